@@ -1,0 +1,44 @@
+# make serve   set everything up and serve a real small model on 127.0.0.1:8080
+# make test    set up and pass the tests
+# make setup   .venv with .venv/bin/mlxcel     make check   lint, types, layering
+# make lock    resolve the development dependencies again
+# Overrides:   make serve MODEL=dir PORT=n ARGS='--no-batch'   PYTHON=python3.12
+MODEL ?= build/models/SmolLM2-135M-Instruct
+PORT ?= 8080
+ARGS ?=
+TESTS ?= tests
+bin := .venv/bin
+
+.PHONY: serve test check setup setup-model lock bench clean
+.DEFAULT_GOAL := test
+
+setup:
+	@setup/environment
+
+setup-model: setup
+	@setup/model
+
+ifeq ($(MODEL),build/models/SmolLM2-135M-Instruct)
+serve: setup-model
+else
+serve: setup
+endif
+	@exec $(bin)/mlxcel serve "$(MODEL)" --port $(PORT) $(ARGS)
+
+check: setup
+	$(bin)/ruff check .
+	$(bin)/ruff format --check .
+	$(bin)/mypy
+	$(bin)/lint-imports
+
+test: check setup-model
+	$(bin)/python -m pytest $(TESTS)
+
+bench: setup
+	$(bin)/python bench/served_rate.py
+
+lock:
+	$(bin)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.10 --generate-hashes --no-header --upgrade -o requirements-dev.lock
+
+clean:
+	rm -rf .venv build dist

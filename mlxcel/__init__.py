@@ -1,0 +1,1 @@
+"""mlxcel: an OpenAI-compatible server for MLX models."""
