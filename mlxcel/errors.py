@@ -1,0 +1,105 @@
+"""What can go wrong, in three kinds: the caller's input, our state, a bug.
+
+An error says what happened, what is unchanged, and what to do next. It carries a stable `code`; which HTTP
+status or exit code a kind becomes is decided in one table at the edge (`api.app`, `cli.exits`), not here.
+"""
+
+from __future__ import annotations
+
+
+class MlxcelError(Exception):
+    """Every error that mlxcel raises on purpose. `code` is stable: scripts may match on it."""
+
+    code = "error"
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        if code is not None:
+            self.code = code
+
+
+class InputError(MlxcelError):
+    """The caller's input. `param` names the field, flag or key that is wrong, where there is one."""
+
+    code = "invalid_value"
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message, code=code)
+        self.param = param
+
+
+class StateError(MlxcelError):
+    """Our state: the input was fine, and the same call may succeed later. `retry_after_s` says when."""
+
+    code = "unavailable"
+
+    def __init__(self, message: str, *, code: str | None = None, retry_after_s: int | None = None) -> None:
+        super().__init__(message, code=code)
+        self.retry_after_s = retry_after_s
+
+
+class BugError(MlxcelError):
+    """Our own rules were broken. Nothing a caller can do but report it."""
+
+    code = "internal_error"
+
+
+class ConfigError(InputError):
+    """A setting that cannot be used; `param` is the key, and the message names where it was set."""
+
+    code = "bad_config"
+
+
+class ModelError(InputError):
+    """A model folder or model file that cannot be used as it is."""
+
+    code = "bad_model"
+
+
+class FileExistsAlready(InputError):
+    """The target of a write exists and was left as it is."""
+
+    code = "exists"
+
+
+class UnknownModel(InputError):
+    """A request names a model that is not the served one."""
+
+    code = "model_not_found"
+
+
+class ContextLengthExceeded(InputError):
+    """A request that can never fit the model's context. The message holds both sizes."""
+
+    code = "context_length_exceeded"
+
+
+class ServerBusy(StateError):
+    """No room for another request now."""
+
+    code = "server_busy"
+
+
+class NotReady(StateError):
+    """The model is loading, or the server is draining."""
+
+    code = "not_ready"
+
+
+class PortInUse(StateError):
+    """The address that we were told to listen on is taken."""
+
+    code = "port_in_use"
+
+
+class GenerationError(BugError):
+    """A sequence ended because its own step failed; the others went on."""
+
+    code = "generation_failed"
+
+
+class EngineDead(BugError):
+    """The engine thread is gone or hangs; the process is about to exit."""
+
+    code = "engine_dead"

@@ -1,0 +1,122 @@
+"""The books of KV memory: slots and bytes, without a tensor in sight.
+
+A sequence takes a slot when it is accepted and books bytes when it leaves the queue; both come back when it
+ends. What it holds never exceeds what it booked. Unbounded is None, never a large number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlxcel.errors import BugError, ServerBusy
+
+
+def pool_capacity(max_batch_size: int, max_queue_depth: int | None) -> int | None:
+    """How many sequences the pool holds: those that run and those that wait. None: no bound."""
+    return None if max_queue_depth is None else max_batch_size + max_queue_depth
+
+
+@dataclass
+class _Slot:
+    booked_bytes: int = 0
+    held_bytes: int = 0
+
+
+class CachePool:
+    """Slots and bytes of KV memory, by sequence id. Owner: the engine thread.
+
+    `capacity` counts sequences and `budget_bytes` bounds the bytes booked; None means no bound.
+    """
+
+    def __init__(self, *, capacity: int | None, budget_bytes: int | None) -> None:
+        if capacity is not None and capacity < 1:
+            raise BugError(f"CachePool: a capacity of {capacity} holds no sequence")
+        self.capacity = capacity
+        self.budget_bytes = budget_bytes
+        self.booked_bytes = 0
+        self.held_bytes = 0
+        self._slots: dict[str, _Slot] = {}
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __contains__(self, sequence_id: str) -> bool:
+        return sequence_id in self._slots
+
+    @property
+    def is_full(self) -> bool:
+        return self.capacity is not None and len(self._slots) >= self.capacity
+
+    def reserve(self, sequence_id: str) -> None:
+        """Take a slot.
+
+        Errors: ServerBusy when every slot is taken.
+        """
+        if self.is_full:
+            raise ServerBusy(
+                f"all {self.capacity} places (running and waiting) are taken; nothing was started. "
+                "Try again shortly, or start the server with a larger --max-queue-depth",
+                retry_after_s=1,
+            )
+        if sequence_id in self._slots:
+            raise BugError(f"CachePool: {sequence_id} already has a slot")
+        self._slots[sequence_id] = _Slot()
+
+    def fits_ever(self, n_bytes: int) -> bool:
+        """Whether a booking of this size fits an empty pool."""
+        return self.budget_bytes is None or n_bytes <= self.budget_bytes
+
+    def book(self, sequence_id: str, n_bytes: int) -> bool:
+        """Raise a sequence's booking to `n_bytes`; False, with the books unchanged, if it does not fit now."""
+        slot = self._slots[sequence_id]
+        growth = max(0, n_bytes - slot.booked_bytes)
+        if self.budget_bytes is not None and self.booked_bytes + growth > self.budget_bytes:
+            return False
+        slot.booked_bytes += growth
+        self.booked_bytes += growth
+        return True
+
+    def hold(self, sequence_id: str, n_bytes: int) -> None:
+        """Record that a sequence's keys and values now take `n_bytes`."""
+        slot = self._slots[sequence_id]
+        if n_bytes > slot.booked_bytes:
+            raise BugError(f"CachePool: {sequence_id} holds {n_bytes} bytes but booked {slot.booked_bytes}")
+        self.held_bytes += n_bytes - slot.held_bytes
+        slot.held_bytes = n_bytes
+
+    def unbook(self, sequence_id: str) -> None:
+        """Give the bytes back and keep the slot: the sequence waits again."""
+        slot = self._slots[sequence_id]
+        self.booked_bytes -= slot.booked_bytes
+        self.held_bytes -= slot.held_bytes
+        self._slots[sequence_id] = _Slot()
+
+    def release(self, sequence_id: str) -> None:
+        """Give the slot and its bytes back."""
+        self.unbook(sequence_id)
+        del self._slots[sequence_id]
+
+    def check(self) -> None:
+        """Prove the books: sums agree, held <= booked <= budget, slots <= capacity.
+
+        Errors: BugError naming the sum that does not hold.
+        """
+        booked = sum(slot.booked_bytes for slot in self._slots.values())
+        held = sum(slot.held_bytes for slot in self._slots.values())
+        rules = {
+            f"booked sum {booked} = {self.booked_bytes}": booked == self.booked_bytes,
+            f"held sum {held} = {self.held_bytes}": held == self.held_bytes,
+            "every slot holds no more than it booked": all(
+                slot.held_bytes <= slot.booked_bytes for slot in self._slots.values()
+            ),
+            f"booked {booked} within the budget {self.budget_bytes}": (
+                self.budget_bytes is None or booked <= self.budget_bytes
+            ),
+            f"{len(self._slots)} slots within the capacity {self.capacity}": (
+                self.capacity is None or len(self._slots) <= self.capacity
+            ),
+            "an empty pool holds nothing": bool(self._slots) or (booked == 0 and held == 0),
+        }
+        broken = [rule for rule, is_true in rules.items() if not is_true]
+        if broken:
+            raise BugError("CachePool: the books are wrong: " + "; ".join(broken))
