@@ -1,0 +1,31 @@
+"""What every test shares: a sealed environment and the tiny model on disk.
+
+The environment is sealed while pytest starts, before anything imports huggingface_hub (it reads its variables
+once): a home folder of its own, no network for models, no settings of the person who runs the tests.
+Subprocesses inherit it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.tiny_llama import make_tiny_llama
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    home = tempfile.TemporaryDirectory(prefix="mlxcel-test-home-")
+    config.add_cleanup(home.cleanup)
+    for name in list(os.environ):
+        if name.startswith(("MLXCEL_", "HF_", "HUGGINGFACE_", "TRANSFORMERS_", "XDG_")):
+            del os.environ[name]
+    os.environ.update(HOME=home.name, HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the tiny random Llama that tests share; nobody writes into it."""
+    return make_tiny_llama(tmp_path_factory.mktemp("models") / "tiny-llama")
