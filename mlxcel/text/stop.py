@@ -13,6 +13,8 @@ import re
 from collections import deque
 from collections.abc import Sequence
 
+from mlxcel.errors import InputError
+
 _NONE = -1
 
 
@@ -21,14 +23,14 @@ class StopMatcher:
 
     Changes: `matched` is set once, by the piece that settles the match, which is not always the piece
     that completes a stop: in 'abc' the stop 'bc' waits for the next character when 'abcd' is a stop too.
-    Errors: ValueError for an empty stop string.
+    Errors: InputError for an empty stop string.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
         self.matched: str | None = None
         self._stops = tuple(stops)
         if "" in self._stops:
-            raise ValueError("a stop string must not be empty")
+            raise InputError("a stop string must not be empty", param="stop")
         # One entry per node of the trie; node 0 is the root, the empty text.
         self._children: list[dict[str, int]] = [{}]
         self._depth = [0]

@@ -17,7 +17,7 @@ class TextStream:
     Owner: the thread that owns the detokenizer, which nothing else may use.
     Changes: `stopped_by` names the stop string once one is found, by `add` or by `finish`; from then on
         every piece is empty.
-    Errors: ValueError for an empty stop string; whatever the detokenizer raises for a token that its
+    Errors: InputError for an empty stop string; whatever the detokenizer raises for a token that its
         vocabulary lacks.
     """
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mlxcel.errors import InputError
 from mlxcel.text.stop import StopMatcher
 from tests.unit.text.reference import cut
 
@@ -106,7 +107,7 @@ def test_without_stops_text_passes_through() -> None:
 
 
 def test_an_empty_stop_is_refused() -> None:
-    with pytest.raises(ValueError, match="must not be empty"):
+    with pytest.raises(InputError, match="must not be empty"):
         StopMatcher(["a", ""])
 
 
