@@ -1,0 +1,188 @@
+"""The process's life: listen, load, serve, drain, and an exit that tells why.
+
+SIGTERM or SIGINT: the listener stays open, running requests end, new ones get 503, the model is freed, the web
+server is stopped last. A second signal leaves at once. A watchdog ends the process when the engine hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from mlxcel.api.service import Service
+from mlxcel.config.settings import ServeSettings
+from mlxcel.errors import BugError, EngineDead, InputError, MlxcelError, NotReady, PortInUse
+
+log = logging.getLogger("mlxcel.server")
+
+BACKLOG = 1024
+IDLE_CONNECTION_S = 75
+FLUSH_S = 2.0
+"""How long responses may still be written once their tickets have ended."""
+WATCH_INTERVAL_S = 0.5
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket, made before the model loads so that a taken port costs no time.
+
+    Errors: PortInUse; InputError for an address that is not this machine's.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUse(
+                f"{host}:{port} is in use by another process; nothing was started. Stop that one or choose "
+                "another --port"
+            ) from error
+        raise InputError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; nothing was started", param="host"
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+class Server:
+    """One service behind one listener. Owner: the event loop's thread."""
+
+    def __init__(
+        self,
+        service: Service,
+        app: ASGIApp,
+        settings: ServeSettings,
+        listener: socket.socket,
+        on_ready: Callable[[], None],
+    ) -> None:
+        self._service = service
+        self._settings = settings
+        self._listener = listener
+        self._on_ready = on_ready
+        self._web = _Web(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                lifespan="off",
+                ws="none",
+                timeout_keep_alive=IDLE_CONNECTION_S,
+                timeout_graceful_shutdown=int(FLUSH_S),
+            )
+        )
+        self._changed = asyncio.Event()
+        self._stop_requested = False
+
+    async def run(self) -> None:
+        """Serve until a signal or a fault; returns after a clean stop.
+
+        Errors: what ended the engine (a model that cannot be loaded, EngineDead).
+        """
+        loop = asyncio.get_running_loop()
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signal_number, self._on_signal)
+        web = asyncio.create_task(self._web.serve(sockets=[self._listener]))
+        self._service.engine.start()
+        try:
+            await self._until_stopped(web)
+            await self._drain()
+        except MlxcelError as error:
+            self._service.tickets.fail_all(error)
+            await self._flush()
+            raise
+        finally:
+            self._web.should_exit = True
+            await web
+        if self._service.engine.error is not None:
+            raise self._service.engine.error
+
+    def engine_changed(self) -> None:
+        """The engine became ready or ended. Safe to call on the loop only."""
+        self._changed.set()
+
+    def _on_signal(self) -> None:
+        if self._stop_requested:
+            log.warning("second signal: leaving at once")
+            os._exit(0)
+        self._stop_requested = True
+        self._changed.set()
+
+    async def _until_stopped(self, web: asyncio.Task[None]) -> None:
+        was_ready = False
+        while not (self._stop_requested or self._service.engine.ended.is_set()):
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), WATCH_INTERVAL_S)
+            self._changed.clear()
+            if not was_ready and self._service.engine.ready.is_set() and self._service.engine.error is None:
+                was_ready = True
+                self._on_ready()
+            self._watch_step()
+            if web.done():
+                raise BugError("the web server ended by itself; the server is stopping. Start it again")
+
+    def _watch_step(self) -> None:
+        started_s = self._service.engine.step_started_s
+        limit_s = self._settings.step_timeout_s
+        if started_s is not None and time.monotonic() - started_s > limit_s:
+            raise EngineDead(
+                f"a model call took longer than --step-timeout ({limit_s:g} s); every running request was "
+                "ended and the server is stopping. Start it again"
+            )
+
+    async def _drain(self) -> None:
+        service = self._service
+        service.is_draining = True
+        n_open = len(service.tickets)
+        if n_open:
+            log.info("stopping: %d requests may finish for %g s", n_open, self._settings.drain_timeout_s)
+        try:
+            await asyncio.wait_for(self._all_ended(), self._settings.drain_timeout_s)
+        except asyncio.TimeoutError:
+            service.tickets.fail_all(
+                NotReady("the server is stopping and this request did not end in time; send it again")
+            )
+        await self._flush()
+        if not await asyncio.to_thread(service.engine.stop, timeout_s=FLUSH_S):
+            log.warning("a model call or the load still runs; leaving without waiting for it")
+
+    async def _all_ended(self) -> None:
+        """Until every ticket ended, or the engine did (it ends its tickets itself)."""
+        ended = asyncio.create_task(self._service.tickets.all_ended())
+        try:
+            while not ended.done():
+                await asyncio.wait([ended], timeout=WATCH_INTERVAL_S)
+                self._watch_step()
+        finally:
+            ended.cancel()
+
+    async def _flush(self) -> None:
+        """Let the last frames reach their clients."""
+        deadline = time.monotonic() + FLUSH_S
+        while self._web.n_requests and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+
+
+class _Web(uvicorn.Server):
+    """uvicorn without its signal handling: it would raise the signal again and spoil the exit code."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    @property
+    def n_requests(self) -> int:
+        return len(self.server_state.tasks)

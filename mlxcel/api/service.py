@@ -1,0 +1,160 @@
+"""The server's parts as the routes see them, and the phase it is in.
+
+Owner: the event loop's thread. It turns a parsed request into a Generation: defaults, limits, token ids,
+submission; it knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeVar
+
+from mlxcel.api.generation import Generation
+from mlxcel.api.wire.requests import GenerationFields
+from mlxcel.core import Request, SamplingParams
+from mlxcel.engine.loop import Engine
+from mlxcel.engine.tickets import Tickets
+from mlxcel.errors import ContextLengthExceeded, EngineDead, InputError, NotReady, UnknownModel
+from mlxcel.metrics import ServerMetrics
+from mlxcel.model.tokenizer import Tokenizer
+from mlxcel.text.stream import TextStream
+
+T = TypeVar("T")
+
+
+class Phase(str, Enum):
+    LOADING = "loading"
+    READY = "ready"
+    DRAINING = "draining"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True)
+class SamplingDefaults:
+    """What a request that says nothing gets: flags, then the model's generation_config, then these."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """What is being served. Units: `context_tokens` bounds prompt and answer together."""
+
+    id: str
+    context_tokens: int
+    created: int
+    sampling: SamplingDefaults
+
+
+class Service:
+    """The engine with everything around it that a request needs."""
+
+    def __init__(self, model: ServedModel, engine: Engine) -> None:
+        self.model = model
+        self.engine = engine
+        self.tickets = Tickets(engine.submit, engine.cancel)
+        self.metrics = ServerMetrics(lambda: engine.stats)
+        self.is_draining = False
+        self.tokenizer: Tokenizer | None = None
+        """Set by the engine's build before the engine is ready."""
+        self._tokenizing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mlxcel-tokenizer")
+
+    @property
+    def phase(self) -> Phase:
+        if self.engine.ended.is_set():
+            return Phase.BROKEN
+        if self.is_draining:
+            return Phase.DRAINING
+        return Phase.READY if self.engine.ready.is_set() else Phase.LOADING
+
+    def check_serving(self) -> None:
+        """Errors: NotReady while loading or draining, EngineDead once the engine is gone."""
+        if self.phase is Phase.LOADING:
+            raise NotReady("the model is still loading; try again shortly", retry_after_s=2)
+        if self.phase is Phase.DRAINING:
+            raise NotReady("the server is stopping and takes no new requests", retry_after_s=5)
+        if self.phase is Phase.BROKEN:
+            raise EngineDead("the engine is gone; the server is about to exit and be started again")
+
+    def check_model(self, model_id: str | None) -> None:
+        """Errors: UnknownModel for any id but the served one."""
+        if model_id is not None and model_id != self.model.id:
+            raise UnknownModel(
+                f"the model {model_id!r} is not served here; this server serves {self.model.id!r}",
+                param="model",
+            )
+
+    async def tokenize(self, call: Callable[[Tokenizer], T]) -> T:
+        """Run a tokenizer call on the tokenizer's thread."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._tokenizing, call, self._loaded_tokenizer)
+
+    async def generate(self, prompt: list[int], fields: GenerationFields, limit: int | None) -> Generation:
+        """Submit a prompt; returns once the engine has taken it. `limit` None: the rest of the context.
+
+        Errors: InputError for an empty prompt, ContextLengthExceeded, ServerBusy.
+        """
+        self.check_serving()
+        request = self._request(prompt, fields, limit)
+        ticket = self.tickets.open(request)
+        await ticket.accepted()
+        self.metrics.prompt_tokens.inc(len(prompt))
+        return Generation(ticket, TextStream(self._loaded_tokenizer.detokenizer(), fields.stops))
+
+    @property
+    def _loaded_tokenizer(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise NotReady("the model is still loading; try again shortly", retry_after_s=2)
+        return self.tokenizer
+
+    def _request(self, prompt: list[int], fields: GenerationFields, limit: int | None) -> Request:
+        context = self.model.context_tokens
+        if not prompt:
+            raise InputError(
+                "the prompt is empty and this model's tokenizer adds no token to it; nothing was generated",
+                param="prompt",
+            )
+        if len(prompt) >= context or len(prompt) + (limit or 1) > context:
+            raise ContextLengthExceeded(
+                f"the prompt has {len(prompt)} tokens"
+                + (f" and max_tokens is {limit}" if limit else "")
+                + f", but the model's context holds {context} in all; nothing was generated. Shorten the "
+                "prompt or ask for fewer tokens",
+                param="max_tokens" if limit and len(prompt) < context else "prompt",
+            )
+        defaults = self.model.sampling
+        return Request(
+            id=secrets.token_hex(12),
+            prompt=prompt,
+            max_tokens=limit or context - len(prompt),
+            is_open_ended=limit is None,
+            ignore_eos=bool(fields.ignore_eos),
+            sampling=SamplingParams(
+                seed=_or(fields.seed, secrets.randbits(63)),
+                temperature=_or(fields.temperature, defaults.temperature),
+                top_p=_or(fields.top_p, defaults.top_p),
+                top_k=_or(fields.top_k, defaults.top_k),
+                min_p=_or(fields.min_p, defaults.min_p),
+            ),
+        )
+
+    def close(self) -> None:
+        self._tokenizing.shutdown(wait=False, cancel_futures=True)
+
+
+def _or(value: Any, default: Any) -> Any:
+    return default if value is None else value
+
+
+def now_s() -> int:
+    """Wall-clock seconds, as `created` fields want them."""
+    return int(time.time())

@@ -1,0 +1,1 @@
+"""Request and response shapes as OpenAI's clients know them. Pure: bytes and values, no HTTP."""

@@ -1,0 +1,105 @@
+"""From a request's bytes to a typed value, or an InputError that names the field.
+
+Source for the shapes: OpenAI's API reference. `null` means unset, everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from mlxcel.errors import InputError
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+WHOLE_BODY = "body"
+"""`param` of an error that concerns the body and no field of it."""
+
+_PATH = re.compile(r" - at `\$\.?(.*)`$")
+_MISSING = re.compile(r"missing required field `(.+?)`")
+
+
+@dataclass(frozen=True)
+class Parsed(Generic[T]):
+    """A body's value, and the names of the fields that nobody knows."""
+
+    value: T
+    unknown: tuple[str, ...]
+
+
+def parse_fields(fields: dict[str, Any], shape: type[T], *, other_fields: frozenset[str]) -> Parsed[T]:
+    """Validate decoded fields as a `shape`.
+
+    `other_fields` are known by name but are not part of `shape`.
+    Errors: InputError with the field's path as `param`.
+    """
+    known = {field.encode_name for field in msgspec.structs.fields(shape)}
+    unknown = tuple(name for name in fields if name not in known and name not in other_fields)
+    try:
+        value = msgspec.convert({name: fields[name] for name in fields if name in known}, shape)
+    except msgspec.ValidationError as error:
+        raise _field_error(str(error)) from error
+    return Parsed(value, unknown)
+
+
+def decode_body(body: bytes) -> dict[str, Any]:
+    """The fields of a JSON object that are set.
+
+    Errors: InputError; `param` is the field where one can be named, else "body".
+    """
+    try:
+        fields = msgspec.json.decode(body)
+    except UnicodeDecodeError as error:
+        raise _body_error(f"the body is not UTF-8: {error.reason} at byte {error.start}") from error
+    except RecursionError as error:
+        raise _body_error("the body's JSON is nested too deep") from error
+    except msgspec.DecodeError as error:
+        if (param := _non_finite_field(body)) is not None:
+            raise InputError(
+                f"{param} is not a finite number (NaN and Infinity are not JSON); nothing was generated",
+                param=param,
+            ) from error
+        raise _body_error(f"the body is not valid JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise _body_error("the body is JSON, but not an object")
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _body_error(message: str) -> InputError:
+    return InputError(f"{message}; nothing was generated", param=WHOLE_BODY, code="invalid_body")
+
+
+def _field_error(message: str) -> InputError:
+    missing = _MISSING.search(message)
+    path = _PATH.search(message)
+    where = path[1] if path else ""
+    if missing:
+        where = f"{where}.{missing[1]}" if where else missing[1]
+    text = _PATH.sub("", message)
+    return InputError(f"{where or WHOLE_BODY}: {text}; nothing was generated", param=where or WHOLE_BODY)
+
+
+def _non_finite_field(body: bytes) -> str | None:
+    """Where a body that is valid but for NaN or Infinity holds one."""
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return next(_non_finite_paths(fields, ""), None)
+
+
+def _non_finite_paths(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _non_finite_paths(item, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _non_finite_paths(item, f"{path}[{index}]")
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield path or WHOLE_BODY

@@ -1,0 +1,75 @@
+"""Fields that are known by name but are not parsed: those that change nothing here, and those not served.
+
+A field that is not served is refused unless its value asks for nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlxcel.errors import InputError
+
+IGNORED = frozenset(
+    {
+        "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key",
+        "prompt_cache_retention", "verbosity", "cache_prompt",
+    }
+)  # fmt: skip
+"""They change nothing here; listed in docs/http-api.md."""
+
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "best_of": (1,),
+    "echo": (False,),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "suffix": (),
+    "logit_bias": ({},),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "repetition_penalty": (1,),
+    "typical_p": (1,),
+    "xtc_probability": (0,),
+    "xtc_threshold": (),
+    "dry_multiplier": (0,),
+    "dry_base": (),
+    "dry_allowed_length": (),
+    "dry_penalty_last_n": (),
+    "dry_sequence_breakers": (),
+    "min_tokens": (0,),
+    "stop_token_ids": ([],),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "parallel_tool_calls": (True, False),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    "audio": (),
+    "prediction": (),
+    "web_search_options": (),
+    "reasoning_effort": ("none",),
+    "chat_template": (),
+}
+"""Each field that is not served yet, and the values that ask for nothing."""
+
+NOT_SERVED = frozenset(_NEUTRAL)
+
+
+def refuse_not_served(fields: dict[str, Any]) -> None:
+    """Errors: InputError for a field that asks for something this server does not do."""
+    for name, neutral in _NEUTRAL.items():
+        if name not in fields:
+            continue
+        value = fields[name]
+        if not any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in neutral):
+            raise InputError(
+                f"{name} = {_shown(value)} is not served here; nothing was generated. Leave the field out",
+                param=name,
+                code="unsupported_value",
+            )
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

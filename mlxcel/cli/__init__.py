@@ -1,0 +1,20 @@
+"""The command line. It reads the arguments, builds the parts, and turns errors into exit codes.
+
+Nothing here imports mlx: each command imports what it runs, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+from mlxcel.cli.exits import exit_code_of, leave, report
+from mlxcel.errors import MlxcelError
+
+
+def main() -> None:
+    """Run the `mlxcel` command."""
+    from mlxcel.cli.commands import app
+
+    try:
+        app()
+    except MlxcelError as error:
+        report(error)
+        leave(exit_code_of(error))

@@ -1,0 +1,245 @@
+"""The commands and their flags."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from mlxcel import __version__
+from mlxcel.cli.exits import leave
+from mlxcel.config.sources import Resolved, resolve
+from mlxcel.errors import InputError
+
+app = typer.Typer(
+    name="mlxcel",
+    help="An OpenAI-compatible server for MLX language models.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+config_app = typer.Typer(help="Show the settings and where each was set.", rich_markup_mode=None)
+app.add_typer(config_app, name="config")
+
+ModelArgument = Annotated[Optional[str], typer.Argument(help="Model folder.", show_default=False)]
+ConfigOption = Annotated[Optional[Path], typer.Option("--config", help="Config file.", show_default=False)]
+JsonOption = Annotated[bool, typer.Option("--json", help="For scripts.")]
+PromptOption = Annotated[str, typer.Option("--prompt", "-p", help="Text to go on from; - reads stdin.")]
+MaxTokensOption = Annotated[Optional[int], typer.Option(min=1, help="Most new tokens.")]
+TemperatureOption = Annotated[Optional[float], typer.Option(min=0, help="0 is greedy.")]
+TopPOption = Annotated[Optional[float], typer.Option(min=0, max=1)]
+TopKOption = Annotated[Optional[int], typer.Option(min=0)]
+MinPOption = Annotated[Optional[float], typer.Option(min=0, max=1)]
+SeedOption = Annotated[Optional[int], typer.Option(min=0, max=2**63 - 1)]
+
+
+@app.command()
+def serve(
+    model: ModelArgument = None,
+    host: Annotated[Optional[str], typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[Optional[int], typer.Option(help="Port; 0 picks a free one.")] = None,
+    alias: Annotated[Optional[str], typer.Option(help="Model id for clients.")] = None,
+    no_batch: Annotated[Optional[bool], typer.Option("--no-batch", help="One sequence at a time.")] = None,
+    max_batch_size: Annotated[Optional[int], typer.Option(help="Sequences that run at once.")] = None,
+    max_queue_depth: Annotated[
+        Optional[str], typer.Option(help="Requests that may wait: a number, or unbounded.")
+    ] = None,
+    prefill_chunk_size: Annotated[
+        Optional[int], typer.Option(help="Most prompt tokens in one turn; 0 is a whole prompt.")
+    ] = None,
+    kv_cache_budget: Annotated[
+        Optional[str], typer.Option(help="Memory for keys and values: 4GiB, auto, or unbounded.")
+    ] = None,
+    temperature: TemperatureOption = None,
+    top_p: TopPOption = None,
+    top_k: TopKOption = None,
+    min_p: MinPOption = None,
+    max_body_bytes: Annotated[Optional[str], typer.Option(help="Largest request body.")] = None,
+    strict: Annotated[Optional[bool], typer.Option("--strict", help="400 for unknown fields.")] = None,
+    drain_timeout: Annotated[Optional[float], typer.Option(help="Seconds to finish after SIGTERM.")] = None,
+    step_timeout: Annotated[Optional[float], typer.Option(help="Seconds one model call may take.")] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Serve a model over HTTP."""
+    flags = {
+        "model": model,
+        "host": host,
+        "port": port,
+        "alias": alias,
+        "no_batch": no_batch,
+        "max_batch_size": max_batch_size,
+        "max_queue_depth": max_queue_depth,
+        "prefill_chunk_size": prefill_chunk_size,
+        "kv_cache_budget_bytes": kv_cache_budget,
+        "temperature": temperature,
+        "top_p": top_p,
+        "top_k": top_k,
+        "min_p": min_p,
+        "max_body_bytes": max_body_bytes,
+        "strict": strict,
+        "drain_timeout_s": drain_timeout,
+        "step_timeout_s": step_timeout,
+    }
+    settings = resolve(flags, os.environ, config).settings
+    from mlxcel.cli.serving import serve as run
+
+    run(settings)
+    leave(0)
+
+
+@app.command()
+def generate(
+    model: ModelArgument = None,
+    prompt: PromptOption = "-",
+    max_tokens: MaxTokensOption = None,
+    temperature: TemperatureOption = None,
+    top_p: TopPOption = None,
+    top_k: TopKOption = None,
+    min_p: MinPOption = None,
+    seed: SeedOption = None,
+    chat: Annotated[bool, typer.Option("--chat", help="Ask through the model's chat template.")] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Print the model's continuation of a prompt."""
+    from mlxcel.cli.local import Sampling
+    from mlxcel.cli.local import generate as run
+
+    settings = resolve({"model": model}, os.environ, config).settings
+    text = sys.stdin.read() if prompt == "-" else prompt
+    sampling = Sampling(temperature, top_p, top_k, min_p, seed)
+    leave(run(settings, text, max_tokens=max_tokens, sampling=sampling, is_chat=chat))
+
+
+@app.command()
+def run(
+    model: ModelArgument = None,
+    system: Annotated[Optional[str], typer.Option(help="System message.")] = None,
+    max_tokens: MaxTokensOption = None,
+    temperature: TemperatureOption = None,
+    top_p: TopPOption = None,
+    top_k: TopKOption = None,
+    min_p: MinPOption = None,
+    seed: SeedOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Chat with a model in the terminal. Ctrl-C stops the answer; Ctrl-D ends the program."""
+    from mlxcel.cli.local import Sampling, chat
+
+    settings = resolve({"model": model}, os.environ, config).settings
+    sampling = Sampling(temperature, top_p, top_k, min_p, seed)
+    leave(chat(settings, system=system, max_tokens=max_tokens, sampling=sampling))
+
+
+@app.command("import")
+def import_(
+    source: Annotated[Path, typer.Argument(metavar="FILE.gguf", help="GGUF file of the llama family.")],
+    target: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to make.")],
+    dequantize: Annotated[
+        bool, typer.Option("--dequantize", help="Store types that cannot be kept as float16.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn a GGUF file into an MLX model folder, losslessly."""
+    from mlxcel.cli.importing import run as run_import
+
+    run_import(source, target, dequantize=dequantize, as_json=as_json)
+
+
+class Endpoint(str, Enum):
+    completions = "completions"
+    chat = "chat"
+
+
+@app.command()
+def bench(
+    url: Annotated[str, typer.Argument(help="Base URL of an OpenAI-compatible server.")],
+    clients: Annotated[int, typer.Option(help="Streaming clients at once.")] = 8,
+    requests: Annotated[int, typer.Option(help="Requests per client.")] = 3,
+    prompt_words: Annotated[int, typer.Option(help="Prompt length in words.")] = 200,
+    prompt_tokens: Annotated[Optional[int], typer.Option(help="Prompt length in tokens.")] = None,
+    max_tokens: Annotated[int, typer.Option(help="New tokens per request.")] = 128,
+    endpoint: Annotated[Endpoint, typer.Option(help="Which endpoint.")] = Endpoint.completions,
+    model: Annotated[Optional[str], typer.Option(help="Model id to ask for.")] = None,
+    api_key: Annotated[Optional[str], typer.Option(envvar="OPENAI_API_KEY", help="API key.")] = None,
+    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Of the prompts.")] = 0,
+    ramp: Annotated[float, typer.Option(help="Seconds over which clients start.")] = 0.0,
+    request_timeout: Annotated[float, typer.Option(help="Seconds per request.")] = 600.0,
+    total_timeout: Annotated[float, typer.Option(help="Seconds in all.")] = 3600.0,
+    ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Ask for the full length.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a server with streaming clients: tokens/s, time to first token, gaps between tokens."""
+    from mlxcel.cli.benching import run as run_bench
+    from mlxcel.load import LoadSettings
+
+    run_bench(
+        LoadSettings(
+            url=url,
+            n_clients=clients,
+            n_requests=requests,
+            prompt_words=prompt_words,
+            prompt_tokens=prompt_tokens,
+            max_tokens=max_tokens,
+            endpoint=endpoint.value,
+            model=model,
+            api_key=api_key,
+            temperature=temperature,
+            seed=seed,
+            ramp_s=ramp,
+            request_timeout_s=request_timeout,
+            total_timeout_s=total_timeout,
+            extra={"ignore_eos": True} if ignore_eos else {},
+        ),
+        as_json=as_json,
+    )
+
+
+@app.command()
+def version(as_json: JsonOption = False) -> None:
+    """Print the versions of mlxcel, mlx and mlx-lm."""
+    from importlib import metadata
+
+    versions = {"mlxcel": __version__}
+    for name in ("mlx", "mlx-lm"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            raise InputError(f"{name} is not installed beside mlxcel; install mlxcel again") from None
+    _print(json.dumps(versions) if as_json else "\n".join(f"{name} {v}" for name, v in versions.items()))
+
+
+@config_app.command("show")
+def config_show(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Print every setting, its value and where it was set."""
+    resolved = resolve({}, os.environ, config)
+    _print(_settings_json(resolved) if as_json else _settings_table(resolved))
+
+
+def _settings_json(resolved: Resolved) -> str:
+    rows = {
+        key: {"value": getattr(resolved.settings, key), "origin": origin} for key, origin in resolved.origins.items()
+    }
+    return json.dumps(rows, indent=2)
+
+
+def _settings_table(resolved: Resolved) -> str:
+    rows = [(key, _shown(getattr(resolved.settings, key)), origin) for key, origin in resolved.origins.items()]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    return "\n".join(f"{key:<{widths[0]}}  {value:<{widths[1]}}  {origin}" for key, value, origin in rows)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "unset"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _print(text: str) -> None:
+    print(text)  # noqa: T201

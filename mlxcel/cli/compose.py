@@ -1,0 +1,130 @@
+"""The composition root: settings become an engine, a service and an app, wired to each other.
+
+Tests start the same server with another runner through `runner_of`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+from mlxcel.api.service import SamplingDefaults, ServedModel
+from mlxcel.config.settings import AUTO, ServeSettings
+from mlxcel.core import Event
+from mlxcel.engine.loop import Engine, EngineParts
+from mlxcel.engine.runner import ModelRunner, Runner, batching_is_exact
+from mlxcel.engine.scheduler import BatchScheduler, SchedulerLimits
+from mlxcel.errors import ModelError
+from mlxcel.model.checkpoint import Checkpoint, read_checkpoint
+from mlxcel.model.load import DEFAULT_CONTEXT_TOKENS, LoadedModel, load_model
+from mlxcel.model.tokenizer import Tokenizer, load_tokenizer
+
+SHARE_OF_MEMORY = 0.8
+"""Of the machine's memory (on Metal: of what may be wired), for weights and keys and values together."""
+FEWEST_KV_TOKENS = 1024
+"""A server that cannot hold this many tokens is no use; it says so instead of starting."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What the engine's build hands to those who wait for it."""
+
+    tokenizer: Tokenizer
+    model: LoadedModel
+    is_batching: bool
+
+
+def served_model(settings: ServeSettings, checkpoint: Checkpoint) -> ServedModel:
+    """What the checkpoint and the settings say before anything is loaded."""
+    return ServedModel(
+        id=settings.alias or checkpoint.folder.resolve().name,
+        context_tokens=checkpoint.context_tokens or DEFAULT_CONTEXT_TOKENS,
+        created=int(checkpoint.folder.stat().st_mtime),
+        sampling=_sampling_defaults(settings, checkpoint.generation_config),
+    )
+
+
+def make_engine(
+    settings: ServeSettings,
+    checkpoint: Checkpoint,
+    *,
+    post: Callable[[list[Event]], None],
+    on_loaded: Callable[[Loaded], None],
+    on_change: Callable[[], None] = lambda: None,
+    runner_of: Callable[[LoadedModel], Runner] = ModelRunner,
+) -> Engine:
+    """An engine that loads `checkpoint` on its own thread once started."""
+
+    def build() -> EngineParts:
+        tokenizer = load_tokenizer(checkpoint)
+        model = load_model(checkpoint)
+        is_exact = batching_is_exact(model)
+        on_loaded(Loaded(tokenizer, model, is_batching=is_exact and settings.batch_rows > 1))
+        limits = SchedulerLimits(
+            max_batch_size=settings.batch_rows if is_exact else 1,
+            max_queue_depth=settings.queue_depth,
+            prefill_chunk_tokens=settings.prefill_chunk_size,
+            kv_budget_bytes=_kv_budget_bytes(settings, model),
+        )
+        scheduler = BatchScheduler(limits, kv_size=model.kv_size, eos_ids=tokenizer.eos_ids)
+        return EngineParts(runner_of(model), scheduler)
+
+    return Engine(build, post, on_change)
+
+
+def checkpoint_of(settings: ServeSettings) -> Checkpoint:
+    """Read the model folder that the settings name.
+
+    Errors: ModelError when they name none, or no usable one.
+    """
+    if not settings.model:
+        raise ModelError(
+            "no model was named; nothing was started. Give a model folder: 'mlxcel serve DIR', MLXCEL_MODEL, or "
+            "model = ... in config.toml. 'mlxcel import FILE.gguf DIR' makes one",
+            param="model",
+        )
+    return read_checkpoint(Path(settings.model))
+
+
+def _sampling_defaults(settings: ServeSettings, generation_config: dict[str, Any]) -> SamplingDefaults:
+    ours = SamplingDefaults()
+
+    def pick(name: str) -> Any:
+        if (value := getattr(settings, name)) is not None:
+            return value
+        value = generation_config.get(name)
+        return getattr(ours, name) if value is None else value
+
+    # A checkpoint says "greedy" with do_sample, and then often carries a temperature that it never uses.
+    if settings.temperature is None and generation_config.get("do_sample") is False:
+        return SamplingDefaults(temperature=0.0)
+    return SamplingDefaults(
+        temperature=pick("temperature"), top_p=pick("top_p"), top_k=pick("top_k"), min_p=pick("min_p")
+    )
+
+
+def _kv_budget_bytes(settings: ServeSettings, model: LoadedModel) -> int | None:
+    if settings.kv_cache_budget_bytes != AUTO:
+        assert not isinstance(settings.kv_cache_budget_bytes, str)
+        return settings.kv_cache_budget_bytes
+    budget = int(_memory_bytes() * SHARE_OF_MEMORY) - model.weights_bytes
+    needed = model.kv_size.bytes_for(FEWEST_KV_TOKENS)
+    if budget < needed:
+        raise ModelError(
+            f"the weights take {model.weights_bytes} bytes, which leaves {budget} bytes of this machine's "
+            f"memory for keys and values, and {FEWEST_KV_TOKENS} tokens need {needed}; nothing is being served. "
+            "Choose a smaller model, or set --kv-cache-budget",
+            param="kv_cache_budget_bytes",
+        )
+    return budget
+
+
+def _memory_bytes() -> int:
+    if mx.metal.is_available():
+        return int(mx.device_info()["max_recommended_working_set_size"])
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,170 @@
+"""`mlxcel generate` and `mlxcel run`: the same engine as the server's, without HTTP."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from mlxcel.api.service import SamplingDefaults
+from mlxcel.cli.compose import Loaded, checkpoint_of, make_engine, served_model
+from mlxcel.config.settings import ServeSettings
+from mlxcel.core import Event, FinishReason, Request, SamplingParams
+from mlxcel.errors import BugError, ContextLengthExceeded, InputError
+from mlxcel.model.tokenizer import Message
+from mlxcel.text.stream import TextStream
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What the flags say; None takes the model's default."""
+
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    min_p: float | None
+    seed: int | None
+
+    def params(self, defaults: SamplingDefaults) -> SamplingParams:
+        return SamplingParams(
+            seed=secrets.randbits(63) if self.seed is None else self.seed,
+            temperature=defaults.temperature if self.temperature is None else self.temperature,
+            top_p=defaults.top_p if self.top_p is None else self.top_p,
+            top_k=defaults.top_k if self.top_k is None else self.top_k,
+            min_p=defaults.min_p if self.min_p is None else self.min_p,
+        )
+
+
+class LocalModel:
+    """A model in this process, one sequence at a time."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        checkpoint = checkpoint_of(settings)
+        self.served = served_model(settings, checkpoint)
+        self._events: SimpleQueue[list[Event]] = SimpleQueue()
+        self._loaded: Loaded | None = None
+        self._engine = make_engine(settings, checkpoint, post=self._events.put, on_loaded=self._set_loaded)
+        self._engine.start()
+        self._engine.ready.wait()
+        if self._engine.error is not None:
+            raise self._engine.error
+
+    def _set_loaded(self, loaded: Loaded) -> None:
+        self._loaded = loaded
+
+    @property
+    def loaded(self) -> Loaded:
+        if self._loaded is None:
+            raise BugError("the model is ready but was never handed over")
+        return self._loaded
+
+    def pieces(self, prompt: list[int], *, max_tokens: int | None, sampling: SamplingParams) -> Iterator[str]:
+        """Text as it comes; Ctrl-C while it runs ends it early.
+
+        Errors: ContextLengthExceeded for a prompt that leaves no room, and what ended the sequence.
+        """
+        room = self.served.context_tokens - len(prompt)
+        if not prompt:
+            raise InputError("the prompt is empty; nothing was generated", param="prompt")
+        if room < (max_tokens or 1):
+            raise ContextLengthExceeded(
+                f"the prompt has {len(prompt)} tokens and the context holds {self.served.context_tokens}; "
+                "nothing was generated. Shorten it, or ask for fewer tokens",
+                param="prompt",
+            )
+        request = Request(
+            id=secrets.token_hex(8),
+            prompt=prompt,
+            max_tokens=max_tokens or room,
+            sampling=sampling,
+            is_open_ended=max_tokens is None,
+        )
+        text = TextStream(self.loaded.tokenizer.detokenizer())
+        self._engine.submit(request)
+        with _on_interrupt(lambda: self._engine.cancel(request.id)):
+            while True:
+                for event in self._events.get():
+                    if event.token is not None and event.finish is not FinishReason.STOP:
+                        yield text.add(event.token)
+                    if event.error is not None:
+                        raise event.error
+                    if event.finish is not None:
+                        yield text.finish()
+                        return
+
+
+def generate(settings: ServeSettings, prompt: str, *, max_tokens: int | None, sampling: Sampling, is_chat: bool) -> int:
+    """Print a continuation of `prompt`; returns the exit code."""
+    model = LocalModel(settings)
+    tokenizer = model.loaded.tokenizer
+    ids = tokenizer.encode_chat([{"role": "user", "content": prompt}], {}) if is_chat else tokenizer.encode(prompt)
+    params = sampling.params(model.served.sampling)
+    _show(model.pieces(ids, max_tokens=max_tokens, sampling=params))
+    return 0
+
+
+def chat(settings: ServeSettings, *, system: str | None, max_tokens: int | None, sampling: Sampling) -> int:
+    """A conversation on the terminal; returns the exit code."""
+    sys.stderr.write("loading ...\n")
+    model = LocalModel(settings)
+    sys.stderr.write(f"{model.served.id} is ready. Ctrl-C stops an answer, Ctrl-D ends.\n")
+    messages: list[Message] = [] if system is None else [{"role": "system", "content": system}]
+    while (line := _ask()) is not None:
+        if not line.strip():
+            continue
+        asked = [*messages, {"role": "user", "content": line}]
+        try:
+            ids = model.loaded.tokenizer.encode_chat(asked, {})
+            params = sampling.params(model.served.sampling)
+            answer = _show(model.pieces(ids, max_tokens=max_tokens, sampling=params))
+        except InputError as error:
+            sys.stderr.write(f"{error.message}\n")
+            continue
+        messages = [*asked, {"role": "assistant", "content": answer}]
+    return 0
+
+
+def _ask() -> str | None:
+    """A line from the person; None at the end of input."""
+    while True:
+        try:
+            return input("> ")
+        except EOFError:
+            sys.stdout.write("\n")
+            return None
+        except KeyboardInterrupt:
+            sys.stdout.write("\n")
+
+
+def _show(pieces: Iterator[str]) -> str:
+    shown = []
+    for piece in pieces:
+        shown.append(piece)
+        sys.stdout.write(piece)
+        sys.stdout.flush()
+    sys.stdout.write("\n")
+    return "".join(shown)
+
+
+@contextmanager
+def _on_interrupt(cancel: Callable[[], None]) -> Iterator[None]:
+    """Make Ctrl-C call `cancel` instead of ending the program."""
+
+    def handle(_signal: int, _frame: FrameType | None) -> None:
+        cancel()
+
+    previous = signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

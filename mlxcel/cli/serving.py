@@ -1,0 +1,75 @@
+"""`mlxcel serve`: from settings to a process that serves until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from mlxcel.api.app import make_app
+from mlxcel.api.server import Server, bind
+from mlxcel.api.service import Service
+from mlxcel.cli.compose import Loaded, checkpoint_of, make_engine, served_model
+from mlxcel.config.settings import ServeSettings
+from mlxcel.core import Event
+from mlxcel.engine.runner import ModelRunner, Runner
+from mlxcel.model.load import LoadedModel
+
+
+def serve(settings: ServeSettings, runner_of: Callable[[LoadedModel], Runner] = ModelRunner) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Errors: ModelError, PortInUse and the like before anything is served; EngineDead when the engine broke.
+    """
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    _run(_serve(settings, runner_of))
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
+    """On uvloop where it is installed, else on asyncio's own loop."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
+
+
+async def _serve(settings: ServeSettings, runner_of: Callable[[LoadedModel], Runner]) -> None:
+    started_s = time.monotonic()
+    checkpoint = checkpoint_of(settings)
+    listener = bind(settings.host, settings.port)
+    host, port = listener.getsockname()[:2]
+    model = served_model(settings, checkpoint)
+    loop = asyncio.get_running_loop()
+    _say(f"loading {model.id} from {checkpoint.folder}")
+
+    def post(events: list[Event]) -> None:
+        loop.call_soon_threadsafe(service.tickets.deliver, events)
+
+    def on_loaded(loaded: Loaded) -> None:
+        service.tokenizer = loaded.tokenizer
+        if not loaded.is_batching and not settings.no_batch:
+            _say("this model is served one request at a time: its batched path does not give the same text")
+
+    def on_change() -> None:
+        loop.call_soon_threadsafe(server.engine_changed)
+
+    def on_ready() -> None:
+        _say(f"serving {model.id} on http://{host}:{port} (ready in {time.monotonic() - started_s:.1f} s)")
+
+    engine = make_engine(settings, checkpoint, post=post, on_loaded=on_loaded, on_change=on_change, runner_of=runner_of)
+    service = Service(model, engine)
+    server = Server(service, make_app(service, settings), settings, listener, on_ready)
+    try:
+        await server.run()
+    finally:
+        service.close()
+    _say("stopped")
+
+
+def _say(text: str) -> None:
+    print(f"mlxcel: {text}", file=sys.stderr, flush=True)  # noqa: T201

@@ -1,0 +1,1 @@
+"""Settings: one frozen value, made of flags, environment, file and defaults, each with its origin."""

@@ -1,0 +1,62 @@
+"""Every setting of the server: its type, default, bounds and meaning, in one place.
+
+It knows nothing of where values come from; see `sources`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+DEFAULT_QUEUE_DEPTH = 256
+AUTO = "auto"
+UNBOUNDED = "unbounded"
+
+
+def _setting(default: Any, meaning: str, *, at_least: float | None = None, at_most: float | None = None) -> Any:
+    return field(default=default, metadata={"meaning": meaning, "at_least": at_least, "at_most": at_most})
+
+
+@dataclass(frozen=True)
+class ServeSettings:
+    """What `mlxcel serve` runs with.
+
+    `max_queue_depth` and `kv_cache_budget_bytes` are None for unbounded, or "auto" until `settle`.
+    """
+
+    model: str = _setting("", "model folder (config.json, model*.safetensors, tokenizer)")
+    alias: str | None = _setting(None, "model id that clients use; the folder's name if unset")
+    host: str = _setting("127.0.0.1", "address to listen on")
+    port: int = _setting(8080, "port to listen on; 0 picks a free one", at_least=0, at_most=65535)
+    no_batch: bool = _setting(False, "one sequence at a time, with an unbounded queue unless told otherwise")
+    max_batch_size: int = _setting(32, "sequences that run at once", at_least=1)
+    max_queue_depth: int | str | None = _setting(
+        AUTO, "requests that may wait beyond the running ones: a number, or unbounded", at_least=0
+    )
+    prefill_chunk_size: int = _setting(512, "most prompt tokens in one turn; 0 is a whole prompt", at_least=0)
+    kv_cache_budget_bytes: int | str | None = _setting(
+        AUTO, "memory for keys and values: bytes, 4GiB, auto, or unbounded", at_least=1
+    )
+    temperature: float | None = _setting(
+        None, "default temperature; the model's generation_config if unset", at_least=0, at_most=100
+    )
+    top_p: float | None = _setting(None, "default top_p", at_least=0, at_most=1)
+    top_k: int | None = _setting(None, "default top_k", at_least=0)
+    min_p: float | None = _setting(None, "default min_p", at_least=0, at_most=1)
+    max_body_bytes: int = _setting(8 * 2**20, "largest request body", at_least=1)
+    strict: bool = _setting(False, "answer 400 to a field that nobody knows, instead of ignoring it")
+    drain_timeout_s: float = _setting(15.0, "how long running requests may finish after SIGTERM", at_least=0)
+    step_timeout_s: float = _setting(120.0, "longest model call before the server gives up", at_least=0.1)
+
+    @property
+    def batch_rows(self) -> int:
+        """Sequences that run at once: 1 under no_batch."""
+        return 1 if self.no_batch else self.max_batch_size
+
+    @property
+    def queue_depth(self) -> int | None:
+        """How many may wait; None is unbounded."""
+        if self.max_queue_depth == AUTO:
+            return None if self.no_batch else DEFAULT_QUEUE_DEPTH
+        assert not isinstance(self.max_queue_depth, str)
+        return self.max_queue_depth

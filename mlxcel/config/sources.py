@@ -1,0 +1,144 @@
+"""Where settings come from: flags, then MLXCEL_* variables, then config.toml, then defaults.
+
+Every refusal names the key and the place it was set in. The caller passes the environment in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlxcel.config.settings import AUTO, UNBOUNDED, ServeSettings
+from mlxcel.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ENVIRONMENT_PREFIX = "MLXCEL_"
+CONFIG_VARIABLE = "MLXCEL_CONFIG"
+_FIELDS = {field.name: field for field in dataclasses.fields(ServeSettings)}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_SIZE_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The settings and, for each key, where its value was set."""
+
+    settings: ServeSettings
+    origins: dict[str, str]
+
+
+def config_path(environ: Mapping[str, str]) -> Path:
+    """The config file that is read when none is named."""
+    if named := environ.get(CONFIG_VARIABLE):
+        return Path(named)
+    home = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".config"
+    return Path(home) / "mlxcel" / "config.toml"
+
+
+def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None = None) -> Resolved:
+    """Merge the sources. A flag that is None was not given. A `file` that is named must exist.
+
+    Errors: ConfigError naming the key, its value and its origin.
+    """
+    path = file or config_path(environ)
+    is_required = file is not None or CONFIG_VARIABLE in environ
+    layers = [
+        *((key, value, str(path)) for key, value in _read_toml(path, is_required=is_required).items()),
+        *_environment(environ),
+        *(
+            (key, value, "--" + key.removesuffix("_bytes").removesuffix("_s").replace("_", "-"))
+            for key, value in flags.items()
+            if value is not None
+        ),
+    ]
+    values: dict[str, Any] = {}
+    origins = dict.fromkeys(_FIELDS, "default")
+    for key, value, origin in layers:
+        values[_known(key, origin)] = _converted(key, value, origin)
+        origins[key] = origin
+    return Resolved(ServeSettings(**values), origins)
+
+
+def _environment(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    return [
+        (name.removeprefix(ENVIRONMENT_PREFIX).lower(), value, name)
+        for name, value in sorted(environ.items())
+        if name.startswith(ENVIRONMENT_PREFIX) and name != CONFIG_VARIABLE
+    ]
+
+
+def _read_toml(path: Path, *, is_required: bool) -> dict[str, Any]:
+    try:
+        values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        return values
+    except FileNotFoundError:
+        if not is_required:
+            return {}
+        raise ConfigError(f"{path} does not exist; nothing was started. Name a config file that does") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}; nothing was started. Mend that line") from error
+
+
+def _known(key: str, origin: str) -> str:
+    if key in _FIELDS:
+        return key
+    near = difflib.get_close_matches(key, _FIELDS, n=1)
+    hint = f"Did you mean {near[0]}?" if near else "'mlxcel config show' lists every key"
+    raise ConfigError(f"{key} (from {origin}) is no setting; nothing was started. {hint}", param=key)
+
+
+def _converted(key: str, value: Any, origin: str) -> Any:
+    """The value as its field's type, within its bounds."""
+    field = _FIELDS[key]
+
+    def refuse(wanted: str) -> ConfigError:
+        return ConfigError(f"{key} = {value!r} (from {origin}) is not {wanted}; nothing was started", param=key)
+
+    if value == UNBOUNDED and key in ("max_queue_depth", "kv_cache_budget_bytes"):
+        return None
+    if value == AUTO and field.default == AUTO:
+        return AUTO
+    kind = str(field.type)
+    if kind.startswith("bool"):
+        if isinstance(value, str) and value.lower() in ("true", "false", "1", "0", "yes", "no"):
+            return value.lower() in ("true", "1", "yes")
+        if not isinstance(value, bool):
+            raise refuse("true or false")
+        return value
+    if kind.startswith("str"):
+        if not isinstance(value, str) or not value:
+            raise refuse("a text")
+        return value
+    number = _number(value, is_size=key.endswith("_bytes"))
+    if number is None or (kind.startswith("int") and number != int(number)):
+        raise refuse("a whole number" if kind.startswith("int") else "a number")
+    lowest, highest = field.metadata["at_least"], field.metadata["at_most"]
+    if lowest is not None and number < lowest:
+        raise refuse(f"{lowest} or more")
+    if highest is not None and number > highest:
+        raise refuse(f"{highest} or less")
+    return int(number) if kind.startswith("int") else float(number)
+
+
+def _number(value: object, *, is_size: bool) -> float | None:
+    if isinstance(value, str) and is_size and (match := _SIZE.fullmatch(value.strip())):
+        power = _SIZE_POWERS[match[2].lower()]
+        return float(match[1]) * (1024 if match[3] else 1000) ** power
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,219 @@
+"""The engine thread: a mailbox in, events out, and a turn that drains, plans, runs, commits and emits.
+
+It owns the model, the scheduler and the pool; nobody else touches them. Idle, it blocks on the mailbox. All
+events of a step leave in one call of `post`, which must be cheap and safe to call from this thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+from mlxcel.core import Event, FinishReason, Request, Sequence
+from mlxcel.engine.runner import Runner
+from mlxcel.engine.scheduler import BatchScheduler
+from mlxcel.errors import EngineDead, GenerationError, MlxcelError, NotReady
+from mlxcel.metrics import EngineStats
+
+log = logging.getLogger("mlxcel.engine")
+
+
+@dataclass(frozen=True)
+class EngineParts:
+    """What the engine runs, built on its own thread."""
+
+    runner: Runner
+    scheduler: BatchScheduler
+
+
+@dataclass(frozen=True)
+class _Cancel:
+    request_id: str
+
+
+class _Stop:
+    """Ends the thread; what still runs gets an error event."""
+
+
+class Engine:
+    """A thread that serves requests until it is stopped or broken.
+
+    `build` runs on the thread; `on_change` is called from it when the engine is ready and when it has ended.
+    `error` is set once the thread ended for a reason other than `stop()`. `step_started_s` is when the model
+    call under way began (monotonic clock), None between calls: a watchdog reads it.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[], EngineParts],
+        post: Callable[[list[Event]], None],
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._build = build
+        self._post = post
+        self._on_change = on_change
+        self._mailbox: SimpleQueue[Request | _Cancel | _Stop] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="mlxcel-engine", daemon=True)
+        self._is_stopping = False
+        self.ready = threading.Event()
+        self.ended = threading.Event()
+        self.error: MlxcelError | None = None
+        self.stats = EngineStats()
+        self.step_started_s: float | None = None
+
+    # Called from any thread
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, request: Request) -> None:
+        """Hand a request over; its first event says that it was accepted, or why not."""
+        self._mailbox.put(request)
+
+    def cancel(self, request_id: str) -> None:
+        """Free a sequence within one step; it gets its end event unless it ended before."""
+        self._mailbox.put(_Cancel(request_id))
+
+    def stop(self, *, timeout_s: float) -> bool:
+        """End the thread and free the model; False if a model call still hangs after `timeout_s`."""
+        self._mailbox.put(_Stop())
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    # The engine thread
+
+    def _run(self) -> None:
+        parts: EngineParts | None = None
+        try:
+            parts = self._build()
+            self._publish(parts)
+            self.ready.set()
+            self._on_change()
+            while not self._is_stopping:
+                self._turn(parts)
+        except MlxcelError as error:
+            self.error = error
+        except Exception as error:  # the edge of the thread: whatever it is, every ticket must hear of it
+            log.exception("the engine thread failed")
+            self.error = EngineDead(f"the engine failed: {error!r}; the server is stopping. Start it again")
+        finally:
+            self._close(parts)
+
+    def _turn(self, parts: EngineParts) -> None:
+        scheduler, runner = parts.scheduler, parts.runner
+        self._drain(scheduler, runner)
+        plan = scheduler.plan()
+        runner.forget(plan.freed)
+        self._emit(plan.ended)
+        try:
+            with self._step():
+                results = runner.decode(plan.decode)
+        except Exception as error:  # noqa: BLE001 - the engine turn: a failed step ends its rows alone
+            runner.reset()
+            self._fail_step(parts, error, scheduler.decoding)
+        else:
+            self._emit(scheduler.commit_decode(results))
+        started_s = time.monotonic()
+        for chunk in plan.chunks:
+            try:
+                with self._step():
+                    runner.prefill(chunk)
+            except Exception as error:  # noqa: BLE001 - likewise
+                self._fail_step(parts, error, [chunk.sequence])
+            else:
+                scheduler.commit_prefill([chunk])
+        if plan.chunks:
+            n_tokens = sum(chunk.end - chunk.start for chunk in plan.chunks)
+            scheduler.chunk_size.observe(n_tokens, time.monotonic() - started_s)
+            self.stats.n_prefilled_tokens += n_tokens
+        self.stats.n_decode_steps += bool(plan.decode)
+        self._publish(parts)
+
+    @contextmanager
+    def _step(self) -> Iterator[None]:
+        self.step_started_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self.step_started_s = None
+
+    def _drain(self, scheduler: BatchScheduler, runner: Runner) -> None:
+        """Take every message; with nothing to do, wait for one."""
+        if scheduler.is_idle:
+            runner.decode(())
+            scheduler.pool.check()
+            self._take(self._mailbox.get(), scheduler)
+        try:
+            while True:
+                self._take(self._mailbox.get_nowait(), scheduler)
+        except Empty:
+            pass
+
+    def _take(self, message: Request | _Cancel | _Stop, scheduler: BatchScheduler) -> None:
+        if isinstance(message, Request):
+            try:
+                scheduler.submit(message)
+            except MlxcelError as error:
+                self._emit([Event(message.id, None, FinishReason.ERROR, error)])
+            else:
+                self._emit([Event(message.id, None)])
+        elif isinstance(message, _Cancel):
+            event = scheduler.cancel(message.request_id)
+            if event is not None:
+                self._emit([event])
+        else:
+            self._is_stopping = True
+
+    def _fail_step(self, parts: EngineParts, error: Exception, sequences: Iterable[Sequence]) -> None:
+        """End a failed step's sequences, then make sure that the device still computes."""
+        log.error("a model step failed: %r", error)
+        reason = GenerationError(
+            f"the model step of this request failed: {error}; requests outside that step went on. Try again"
+        )
+        self._emit(parts.scheduler.fail(sequences, reason))
+        self.stats.n_failed_steps += 1
+        with self._step():
+            parts.runner.probe()
+
+    def _emit(self, events: Iterable[Event]) -> None:
+        events = list(events)
+        if events:
+            self.stats.n_generated_tokens += sum(event.token is not None for event in events)
+            self._post(events)
+
+    def _publish(self, parts: EngineParts) -> None:
+        scheduler, stats = parts.scheduler, self.stats
+        stats.n_queued = len(scheduler.queue)
+        stats.n_prefilling = len(scheduler.prefilling)
+        stats.n_decoding = len(scheduler.decoding)
+        stats.n_slots_used = len(scheduler.pool)
+        stats.n_slots = scheduler.pool.capacity
+        stats.kv_booked_bytes = scheduler.pool.booked_bytes
+        stats.kv_held_bytes = scheduler.pool.held_bytes
+        stats.kv_budget_bytes = scheduler.pool.budget_bytes
+
+    def _close(self, parts: EngineParts | None) -> None:
+        """Tell every ticket, those in the mailbox too, and let go of the model."""
+        reason = self.error or NotReady("the server stopped before this request ended; send it again")
+        if parts is not None:
+            self._emit(parts.scheduler.fail_all(reason))
+            self._publish(parts)
+        self._build = _unbuildable
+        self.ended.set()
+        self.ready.set()
+        try:
+            while True:
+                message = self._mailbox.get_nowait()
+                if isinstance(message, Request):
+                    self._emit([Event(message.id, None, FinishReason.ERROR, reason)])
+        except Empty:
+            self._on_change()
+
+
+def _unbuildable() -> EngineParts:
+    raise NotReady("the engine has ended; it is not started twice")

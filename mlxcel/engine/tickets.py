@@ -1,0 +1,114 @@
+"""Tickets: the client's handle on its sequence, on the event loop's side.
+
+Owner: the event loop's thread. Events of one step arrive in one `deliver`; a ticket's reader takes all that
+came since it last looked. Every ticket sees exactly one end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from mlxcel.core import Event, FinishReason, Request
+from mlxcel.errors import BugError, MlxcelError
+
+
+class Ticket:
+    """One request's stream of events."""
+
+    def __init__(self, request: Request, cancel: Callable[[str], None]) -> None:
+        self.request = request
+        self._cancel = cancel
+        self._events: list[Event] = []
+        self._waiter: asyncio.Future[None] | None = None
+        self.is_ended = False
+
+    async def accepted(self) -> None:
+        """Wait until the engine took the request.
+
+        Errors: what the engine refused it with (ServerBusy, ContextLengthExceeded, ...).
+        """
+        await self._arrival()
+        first = self._events[0]
+        if first.error is not None:
+            raise first.error
+        if first.token is None and first.finish is None:
+            del self._events[0]
+
+    async def events(self, *, timeout_s: float | None = None) -> list[Event]:
+        """Everything that arrived since the last call; waits for at least one event, or `timeout_s`."""
+        await self._arrival(timeout_s)
+        events, self._events = self._events, []
+        return events
+
+    def cancel(self) -> None:
+        """The client is gone or has enough. Safe to repeat."""
+        if not self.is_ended:
+            self._cancel(self.request.id)
+
+    def push(self, event: Event) -> None:
+        if self.is_ended:
+            raise BugError(f"ticket {self.request.id} got an event after its end")
+        self._events.append(event)
+        self.is_ended = event.finish is not None
+        self._wake()
+
+    async def _arrival(self, timeout_s: float | None = None) -> None:
+        if self._events:
+            return
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        alarm = None if timeout_s is None else loop.call_later(timeout_s, self._wake)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            if alarm is not None:
+                alarm.cancel()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Tickets:
+    """Every ticket that has not ended."""
+
+    def __init__(self, submit: Callable[[Request], None], cancel: Callable[[str], None]) -> None:
+        self._submit = submit
+        self._cancel = cancel
+        self._open: dict[str, Ticket] = {}
+        self._emptied = asyncio.Event()
+        self._emptied.set()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, request: Request) -> Ticket:
+        ticket = Ticket(request, self._cancel)
+        self._open[request.id] = ticket
+        self._emptied.clear()
+        self._submit(request)
+        return ticket
+
+    def deliver(self, events: list[Event]) -> None:
+        """Hand one step's events to their tickets."""
+        for event in events:
+            ticket = self._open.get(event.request_id)
+            if ticket is None:
+                continue
+            ticket.push(event)
+            if event.finish is not None:
+                self._close(event.request_id)
+
+    def fail_all(self, error: MlxcelError) -> None:
+        """End every open ticket, when the engine no longer will."""
+        self.deliver([Event(request_id, None, FinishReason.ERROR, error) for request_id in list(self._open)])
+
+    async def all_ended(self) -> None:
+        await self._emptied.wait()
+
+    def _close(self, request_id: str) -> None:
+        del self._open[request_id]
+        if not self._open:
+            self._emptied.set()

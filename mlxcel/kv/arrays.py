@@ -1,0 +1,68 @@
+"""The tensors of KV memory: each sequence's own while it prefills, one batch while it decodes.
+
+They are mlx_lm's caches, made by `model`: a lone row keeps its single-row caches, several are merged into
+mlx_lm's batch caches, which pad every row to the longest. This room knows their verbs (merge, extend,
+filter) and nothing of the model that fills them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as SequenceOf
+from typing import Any
+
+import mlx.core as mx
+
+from mlxcel.errors import BugError
+
+LayerCaches = list[Any]
+"""One cache object a layer."""
+
+
+def can_merge(caches: LayerCaches) -> bool:
+    """Whether rows with such caches can decode together."""
+    return all(
+        can_merge(list(cache.caches)) if hasattr(cache, "caches") else hasattr(cache, "merge") for cache in caches
+    )
+
+
+class BatchArrays:
+    """The decoding rows' caches. Owner: the engine thread."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.caches: LayerCaches = []
+        self._is_merged = False
+
+    @property
+    def nbytes(self) -> int:
+        return sum(int(cache.nbytes) for cache in self.caches)
+
+    def join(self, sequence_id: str, caches: LayerCaches) -> None:
+        """Add a row behind the others."""
+        if not self.ids:
+            self.caches, self._is_merged = caches, False
+        elif self._is_merged:
+            for ours, theirs in zip(self.caches, _merge([caches]), strict=True):
+                ours.extend(theirs)
+        else:
+            self.caches, self._is_merged = _merge([self.caches, caches]), True
+        self.ids.append(sequence_id)
+
+    def keep(self, rows: SequenceOf[int]) -> None:
+        """Drop every row but these, by index in ascending order."""
+        if not rows:
+            self.drop()
+            return
+        if not self._is_merged:
+            raise BugError("BatchArrays: a lone row can only be kept or dropped")
+        indices = mx.array(list(rows))
+        for cache in self.caches:
+            cache.filter(indices)
+        self.ids = [self.ids[row] for row in rows]
+
+    def drop(self) -> None:
+        self.ids, self.caches, self._is_merged = [], [], False
+
+
+def _merge(rows: SequenceOf[LayerCaches]) -> LayerCaches:
+    return [row_caches[0].merge(list(row_caches)) for row_caches in zip(*rows, strict=True)]

@@ -1,0 +1,95 @@
+"""What a model folder says about itself in its JSON files, read before any weight is.
+
+Pure reading; it knows nothing of mlx_lm.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlxcel.errors import ModelError
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model folder's declarations. `context_tokens` is None where the folder names no limit."""
+
+    folder: Path
+    config: dict[str, Any]
+    generation_config: dict[str, Any]
+    eos_ids: frozenset[int]
+    context_tokens: int | None
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """Read a folder's config files.
+
+    Errors: ModelError when the folder is no MLX model, or wants its own code run.
+    """
+    if not folder.is_dir():
+        raise ModelError(
+            f"{folder} is not a folder; nothing was loaded. Name a folder with config.json and "
+            "model*.safetensors, or make one with 'mlxcel import FILE.gguf DIR'",
+            param="model",
+        )
+    config = _read_json(folder / "config.json", required=True)
+    if not any(folder.glob("model*.safetensors")):
+        raise ModelError(
+            f"{folder} has no model*.safetensors; nothing was loaded. A GGUF file becomes such a folder with "
+            "'mlxcel import FILE.gguf DIR'",
+            param="model",
+        )
+    if config.get("model_file") is not None:
+        raise ModelError(
+            f"{folder / 'config.json'} wants the code in {config['model_file']!r} run to build the model, and "
+            "mlxcel runs no code from a checkpoint; nothing was run or loaded. Use a folder whose model type "
+            "mlx_lm knows",
+            param="model",
+        )
+    generation_config = _read_json(folder / "generation_config.json", required=False)
+    text_configs = [config, *(config[key] for key in ("text_config", "llm_config") if key in config)]
+    return Checkpoint(
+        folder=folder,
+        config=config,
+        generation_config=generation_config,
+        eos_ids=frozenset().union(*(_eos_ids(values) for values in (generation_config, *text_configs))),
+        context_tokens=_context_tokens(text_configs),
+    )
+
+
+def _eos_ids(values: dict[str, Any]) -> frozenset[int]:
+    declared = values.get("eos_token_id")
+    if declared is None:
+        return frozenset()
+    return frozenset(declared if isinstance(declared, list) else [declared])
+
+
+def _context_tokens(text_configs: list[dict[str, Any]]) -> int | None:
+    sizes = [
+        values[key]
+        for values in text_configs
+        for key in ("max_position_embeddings", "max_sequence_length", "seq_length", "n_positions")
+        if isinstance(values.get(key), int)
+    ]
+    return min(sizes) if sizes else None
+
+
+def _read_json(path: Path, *, required: bool) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if not required:
+            return {}
+        raise ModelError(
+            f"{path} is missing, so {path.parent} is no MLX model; nothing was loaded. Name a folder with "
+            "config.json and model*.safetensors",
+            param="model",
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read: {error}; nothing was loaded", param="model") from error
+    if not isinstance(values, dict):
+        raise ModelError(f"{path} holds no JSON object; nothing was loaded", param="model")
+    return values

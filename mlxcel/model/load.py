@@ -1,0 +1,102 @@
+"""Loading a model folder through mlx_lm, and what the engine needs to know of the result.
+
+Call it on the thread that will run the model: MLX's streams belong to threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+from mlx.utils import tree_flatten
+from mlx_lm.models.cache import make_prompt_cache
+from mlx_lm.utils import load_model as load_mlx_lm_model
+
+from mlxcel.errors import ModelError
+from mlxcel.kv.size import KVSize
+from mlxcel.model.checkpoint import Checkpoint
+
+DEFAULT_CONTEXT_TOKENS = 4096
+"""For a checkpoint that names no limit."""
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in memory. Owner: the thread that loaded it.
+
+    Units: `weights_bytes` bytes; `n_vocabulary` is the width of the logits, V.
+    """
+
+    model: Any
+    n_vocabulary: int
+    weights_bytes: int
+    kv_size: KVSize
+
+    def __call__(self, tokens: mx.array, caches: list[Any]) -> mx.array:
+        """Logits of the last position. Shapes: tokens [B, T] -> [B, V]; the caches grow by T."""
+        logits: mx.array = self.model(tokens, cache=caches)
+        return logits[:, -1, :]
+
+    def make_caches(self) -> list[Any]:
+        """Empty single-row caches, one a layer."""
+        caches: list[Any] = make_prompt_cache(self.model)
+        return caches
+
+
+def load_model(checkpoint: Checkpoint) -> LoadedModel:
+    """Load the weights and measure one call.
+
+    Errors: ModelError when mlx_lm cannot build the model from this folder.
+    """
+    _wire_memory()
+    try:
+        model, _ = load_mlx_lm_model(checkpoint.folder)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError) as error:
+        raise ModelError(
+            f"mlx_lm cannot load {checkpoint.folder}: {error}; nothing is being served. Check that the folder "
+            "is whole and that its model type is one mlx_lm knows",
+            param="model",
+        ) from error
+    caches = make_prompt_cache(model)
+    logits = model(mx.array([[0, 0]]), cache=caches)
+    mx.eval(logits, [cache.state for cache in caches])
+    return LoadedModel(
+        model=model,
+        n_vocabulary=logits.shape[-1],
+        weights_bytes=sum(array.nbytes for _, array in tree_flatten(model.parameters())),
+        kv_size=_kv_size(caches),
+    )
+
+
+def _wire_memory() -> None:
+    """On Metal, keep the weights resident as mlx_lm does while it generates."""
+    if mx.metal.is_available():
+        mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
+
+
+def _kv_size(caches: list[Any]) -> KVSize:
+    """Measure caches that hold a few tokens."""
+    leaves = list(_leaves(caches))
+    with_length = [cache for cache in leaves if getattr(cache, "keys", None) is not None]
+    windows = [getattr(cache, "max_size", None) for cache in with_length]
+    return KVSize(
+        bytes_per_token=sum(sum(array.nbytes // array.shape[-2] for array in _arrays(cache)) for cache in with_length),
+        fixed_bytes=sum(int(cache.nbytes) for cache in leaves if cache not in with_length),
+        window_tokens=max(w for w in windows if w) if windows and all(windows) else None,
+    )
+
+
+def _leaves(caches: list[Any]) -> Iterator[Any]:
+    for cache in caches:
+        if hasattr(cache, "caches"):
+            yield from _leaves(list(cache.caches))
+        else:
+            yield cache
+
+
+def _arrays(cache: Any) -> Iterator[mx.array]:
+    for _, array in tree_flatten([cache.keys, cache.values]):
+        if array is not None:
+            yield array

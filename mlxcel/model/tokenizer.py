@@ -1,0 +1,84 @@
+"""Text to token ids exactly as mlx_lm does it, and the way back through mlx_lm's detokenizers.
+
+Owner: one thread at a time; the server gives it a worker thread of its own, since a tokenizer is not safe to
+share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as SequenceOf
+from typing import Any
+
+import jinja2
+from mlx_lm.utils import load_tokenizer as load_mlx_lm_tokenizer
+
+from mlxcel.errors import InputError, ModelError
+from mlxcel.model.checkpoint import Checkpoint
+from mlxcel.text.detokenize import Detokenizer
+
+Message = dict[str, Any]
+"""A chat message as templates take it: role and content at least."""
+
+
+class Tokenizer:
+    """A model folder's tokenizer and chat template."""
+
+    def __init__(self, wrapper: Any, eos_ids: frozenset[int]) -> None:
+        self._wrapper = wrapper
+        self.eos_ids = eos_ids
+
+    @property
+    def has_chat_template(self) -> bool:
+        return bool(self._wrapper.has_chat_template)
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a plain prompt: BOS once, where the tokenizer adds it and the text does not start so."""
+        bos = self._wrapper.bos_token
+        ids: list[int] = self._wrapper.encode(text, add_special_tokens=bos is None or not text.startswith(bos))
+        return ids
+
+    def encode_chat(self, messages: SequenceOf[Message], template_kwargs: dict[str, Any]) -> list[int]:
+        """Token ids of a conversation, up to where the assistant's answer begins.
+
+        Errors: InputError when the model has no template, or its template refuses the messages.
+        """
+        if not self.has_chat_template:
+            raise InputError(
+                "this model has no chat template; nothing was generated. Use /v1/completions with a prompt",
+                param="messages",
+                code="no_chat_template",
+            )
+        try:
+            ids: list[int] = self._wrapper.apply_chat_template(
+                [dict(message) for message in messages], add_generation_prompt=True, **template_kwargs
+            )
+        except (jinja2.TemplateError, TypeError, ValueError, KeyError) as error:
+            raise InputError(
+                f"the model's chat template refused the messages: {error}; nothing was generated",
+                param="messages",
+                code="template_refused",
+            ) from error
+        return ids
+
+    def detokenizer(self) -> Detokenizer:
+        """A fresh one for one sequence."""
+        detokenizer: Detokenizer = self._wrapper.detokenizer
+        return detokenizer
+
+
+def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
+    """Load a folder's tokenizer; `eos_ids` is the union of every list that the folder declares.
+
+    Errors: ModelError when the folder holds no usable tokenizer.
+    """
+    try:
+        wrapper = load_mlx_lm_tokenizer(
+            checkpoint.folder, {"trust_remote_code": False}, eos_token_ids=sorted(checkpoint.eos_ids)
+        )
+    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
+        raise ModelError(
+            f"the tokenizer in {checkpoint.folder} cannot be loaded: {error}; nothing is being served. Check "
+            "that tokenizer.json and tokenizer_config.json are whole",
+            param="model",
+        ) from error
+    return Tokenizer(wrapper, eos_ids=checkpoint.eos_ids | frozenset(wrapper.eos_token_ids))

@@ -1,0 +1,1 @@
+"""From log-probabilities [B, V] to one token a row, each row by its own parameters."""
