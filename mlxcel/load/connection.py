@@ -104,9 +104,7 @@ class _Reply:
         if self._status and self._events is None:
             self._refuse()
         elif not self._answer.is_done:
-            self._answer.fail(
-                "closed", f"the connection was closed before [DONE]{f': {error}' if error else ''}"
-            )
+            self._answer.fail("closed", f"the connection was closed before [DONE]{f': {error}' if error else ''}")
         self._end()
 
     def on_header(self, name: bytes, value: bytes) -> None:

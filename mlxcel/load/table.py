@@ -37,9 +37,7 @@ def render(report: LoadReport) -> Group:
         f"{report.output_tokens_per_s:.1f} tok/s, {report.requests_per_s:.2f} requests/s",
     ]
     below = [Text(note, style="yellow") for note in report.notes]
-    below += [
-        Text(f"{failed.count} x {failed.kind}: {failed.example}", style="red") for failed in report.failures
-    ]
+    below += [Text(f"{failed.count} x {failed.kind}: {failed.example}", style="red") for failed in report.failures]
     return Group(*map(Text, lines), times, *below)
 
 

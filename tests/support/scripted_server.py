@@ -76,9 +76,7 @@ class ByteServer:
 
 
 @contextmanager
-def serve_bytes(
-    answer: Callable[[int], bytes | None], *, answers_per_connection: int = 1
-) -> Iterator[ByteServer]:
+def serve_bytes(answer: Callable[[int], bytes | None], *, answers_per_connection: int = 1) -> Iterator[ByteServer]:
     server = ByteServer(answer, answers_per_connection=answers_per_connection)
     try:
         yield server

@@ -13,9 +13,7 @@ PAYLOADS = st.lists(st.sampled_from([b"{}", b"[DONE]", '{"text": "🙂"}'.encode
 
 
 @given(payloads=PAYLOADS, end=LINE_ENDS, cuts=st.lists(st.integers(0, 200), max_size=8), space=st.booleans())
-def test_cuts_do_not_change_the_payloads(
-    payloads: list[bytes], end: bytes, cuts: list[int], space: bool
-) -> None:
+def test_cuts_do_not_change_the_payloads(payloads: list[bytes], end: bytes, cuts: list[int], space: bool) -> None:
     mark = b"data: " if space else b"data:"
     wire = b"".join(b": comment" + end + end + mark + payload + end + end for payload in payloads)
     stream, seen = EventStream(), []

@@ -57,9 +57,7 @@ def completions(answer: Callable[[dict[str, Any]], Response]) -> Starlette:
         return answer(await request.json())
 
     return Starlette(
-        routes=[
-            Route(path, complete, methods=["POST"]) for path in ("/v1/completions", "/v1/chat/completions")
-        ]
+        routes=[Route(path, complete, methods=["POST"]) for path in ("/v1/completions", "/v1/chat/completions")]
     )
 
 
@@ -81,9 +79,7 @@ def test_tokens_are_the_servers_own_count_and_times_run_from_the_sending() -> No
     assert report.is_clean
     assert (report.n_answered, report.completion_tokens, report.tokens_from) == (6, 54, "usage")
     assert (report.prompt_tokens_mean, report.finish_reasons) == (17, {"length": 6})
-    assert (
-        report.ttft_ms is not None and report.inter_token_ms is not None and report.end_to_end_ms is not None
-    )
+    assert report.ttft_ms is not None and report.inter_token_ms is not None and report.end_to_end_ms is not None
     assert 50 <= report.ttft_ms.p50 <= report.ttft_ms.p95 <= report.ttft_ms.p99
     assert report.inter_token_ms.p50 >= 20
     assert report.end_to_end_ms.p50 >= report.ttft_ms.p50 + report.inter_token_ms.p50 - 1
@@ -161,9 +157,7 @@ def test_a_connection_is_kept_for_the_next_request() -> None:
 
 
 def test_a_kept_connection_that_the_server_closed_is_no_failure() -> None:
-    with serve_bytes(
-        lambda number: None if number == 1 else in_chunks(WHOLE, 50), answers_per_connection=3
-    ) as server:
+    with serve_bytes(lambda number: None if number == 1 else in_chunks(WHOLE, 50), answers_per_connection=3) as server:
         report = run(server.url, n_requests=3)
     assert (report.is_clean, report.n_answered, server.n_connections) == (True, 3, 2)
     assert len(server.requests) == 4

@@ -35,9 +35,7 @@ def open_length(text: str, stops: Sequence[str]) -> int:
 @example(text="abca", stops=["bc", "abcd"], cuts=[1, 2, 3])
 @example(text="abcd", stops=["bc", "abcd"], cuts=[1, 2, 3])
 @example(text="ab", stops=["abc", "ab"], cuts=[1])
-def test_streamed_text_is_the_whole_text_cut_at_the_first_match(
-    text: str, stops: list[str], cuts: list[int]
-) -> None:
+def test_streamed_text_is_the_whole_text_cut_at_the_first_match(text: str, stops: list[str], cuts: list[int]) -> None:
     matcher = StopMatcher(stops)
     shown = "".join([matcher.feed(piece) for piece in pieces(text, cuts)]) + matcher.flush()
     assert (shown, matcher.matched) == cut(text, stops)
@@ -92,9 +90,7 @@ def test_of_stops_that_start_together_the_first_listed_wins() -> None:
         assert matcher.matched == matched
 
 
-@pytest.mark.parametrize(
-    "stop", ["\n\nUser:", "]", "^", "a-b", "\\", "&&", "[[", "~~", "||", ".*", "\ufffd", "\0"]
-)
+@pytest.mark.parametrize("stop", ["\n\nUser:", "]", "^", "a-b", "\\", "&&", "[[", "~~", "||", ".*", "\ufffd", "\0"])
 def test_a_stop_is_plain_text_and_never_a_pattern(stop: str) -> None:
     matcher = StopMatcher([stop])
     assert matcher.feed(f"a1 {stop} b") == "a1 "

@@ -37,9 +37,7 @@ STOPS = st.lists(
 )
 
 
-def pieces_of(
-    vocabulary: Vocabulary, tokens: Sequence[int], stops: Sequence[str]
-) -> tuple[list[str], str | None]:
+def pieces_of(vocabulary: Vocabulary, tokens: Sequence[int], stops: Sequence[str]) -> tuple[list[str], str | None]:
     stream = TextStream(vocabulary.detokenizer(), stops)
     pieces = [stream.add(token) for token in tokens]
     return [*pieces, stream.finish()], stream.stopped_by
@@ -61,18 +59,14 @@ def test_characters_split_over_tokens_are_shown_whole(vocabulary: Vocabulary, te
 
 
 @given(data=st.data(), stops=STOPS)
-def test_any_tokens_give_the_text_of_mlx_lm(
-    vocabulary: Vocabulary, data: st.DataObject, stops: list[str]
-) -> None:
+def test_any_tokens_give_the_text_of_mlx_lm(vocabulary: Vocabulary, data: st.DataObject, stops: list[str]) -> None:
     tokens = data.draw(st.lists(st.integers(0, vocabulary.size - 1), max_size=20))
     pieces, stopped_by = pieces_of(vocabulary, tokens, stops)
     assert ("".join(pieces), stopped_by) == cut(whole_text(vocabulary, tokens), stops)
 
 
 @given(before=TEXTS, after=TEXTS)
-def test_a_replacement_character_that_was_said_comes_through(
-    vocabulary: Vocabulary, before: str, after: str
-) -> None:
+def test_a_replacement_character_that_was_said_comes_through(vocabulary: Vocabulary, before: str, after: str) -> None:
     pieces, _ = pieces_of(vocabulary, vocabulary.encode(f"{before}\ufffd{after}"), [])
     assert "".join(pieces).count("\ufffd") == 1
 
@@ -104,9 +98,7 @@ def test_streams_of_one_tokenizer_do_not_share_state(vocabulary: Vocabulary) -> 
         for row, stream in enumerate(streams):
             if step < len(tokens[row]):
                 shown[row] += stream.add(tokens[row][step])
-    assert [
-        (text + stream.finish()).lstrip(" ") for text, stream in zip(shown, streams, strict=True)
-    ] == texts
+    assert [(text + stream.finish()).lstrip(" ") for text, stream in zip(shown, streams, strict=True)] == texts
 
 
 def test_the_text_is_what_mlx_lm_streams(tmp_path: Path) -> None:
