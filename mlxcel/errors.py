@@ -19,6 +19,12 @@ class MlxcelError(Exception):
             self.code = code
 
 
+def reason_of(error: BaseException) -> str:
+    """Another library's error as one line of bounded length, for a message of ours."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 300 else text[:297] + "..."
+
+
 class InputError(MlxcelError):
     """The caller's input. `param` names the field, flag or key that is wrong, where there is one."""
 

@@ -75,6 +75,7 @@ def make_app(service: Service, settings: ServeSettings) -> Starlette:
         exception_handlers={
             MlxcelError: _mlxcel_error,
             HTTPException: _http_error,
+            ClientDisconnect: _client_left,
             Exception: _unexpected_error,
         },
     )
@@ -246,9 +247,11 @@ async def _http_error(request: Request, error: Exception) -> Response:
     return _json(body, status=error.status_code, headers=error.headers)
 
 
+async def _client_left(_: Request, _error: Exception) -> Response:
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+
 async def _unexpected_error(_: Request, error: Exception) -> Response:
-    if isinstance(error, ClientDisconnect):
-        return Response(status_code=CLIENT_CLOSED_REQUEST)
     return _json(responses.error_body(_as_bug(error)), status=500)
 
 

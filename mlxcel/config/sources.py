@@ -134,7 +134,7 @@ def _converted(key: str, value: Any, origin: str) -> Any:
 def _number(value: object, *, is_size: bool) -> float | None:
     if isinstance(value, str) and is_size and (match := _SIZE.fullmatch(value.strip())):
         power = _SIZE_POWERS[match[2].lower()]
-        return float(match[1]) * (1024 if match[3] else 1000) ** power
+        return float(match[1]) * math.pow(1024 if match[3] else 1000, power)
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:

@@ -14,7 +14,7 @@ from mlx.utils import tree_flatten
 from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.utils import load_model as load_mlx_lm_model
 
-from mlxcel.errors import ModelError
+from mlxcel.errors import ModelError, reason_of
 from mlxcel.kv.size import KVSize
 from mlxcel.model.checkpoint import Checkpoint
 
@@ -55,7 +55,7 @@ def load_model(checkpoint: Checkpoint) -> LoadedModel:
         model, _ = load_mlx_lm_model(checkpoint.folder)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError) as error:
         raise ModelError(
-            f"mlx_lm cannot load {checkpoint.folder}: {error}; nothing is being served. Check that the folder "
+            f"mlx_lm cannot load {checkpoint.folder}: {reason_of(error)}; nothing is being served. Check that the folder "
             "is whole and that its model type is one mlx_lm knows",
             param="model",
         ) from error

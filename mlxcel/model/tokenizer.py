@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 from mlx_lm.utils import load_tokenizer as load_mlx_lm_tokenizer
 
-from mlxcel.errors import InputError, ModelError
+from mlxcel.errors import InputError, ModelError, reason_of
 from mlxcel.model.checkpoint import Checkpoint
 from mlxcel.text.detokenize import Detokenizer
 
@@ -54,7 +54,7 @@ class Tokenizer:
             )
         except (jinja2.TemplateError, TypeError, ValueError, KeyError) as error:
             raise InputError(
-                f"the model's chat template refused the messages: {error}; nothing was generated",
+                f"the model's chat template refused the messages: {reason_of(error)}; nothing was generated",
                 param="messages",
                 code="template_refused",
             ) from error
@@ -77,7 +77,7 @@ def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
         )
     except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
         raise ModelError(
-            f"the tokenizer in {checkpoint.folder} cannot be loaded: {error}; nothing is being served. Check "
+            f"the tokenizer in {checkpoint.folder} cannot be loaded: {reason_of(error)}; nothing is being served. Check "
             "that tokenizer.json and tokenizer_config.json are whole",
             param="model",
         ) from error
