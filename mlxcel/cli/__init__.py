@@ -5,16 +5,11 @@ Nothing here imports mlx: each command imports what it runs, so that `--help` an
 
 from __future__ import annotations
 
-from mlxcel.cli.exits import exit_code_of, leave, report
-from mlxcel.errors import MlxcelError
+from mlxcel.cli.exits import guarded
 
 
 def main() -> None:
     """Run the `mlxcel` command."""
     from mlxcel.cli.commands import app
 
-    try:
-        app()
-    except MlxcelError as error:
-        report(error)
-        leave(exit_code_of(error))
+    guarded(app)

@@ -242,4 +242,4 @@ def _shown(value: object) -> str:
 
 
 def _print(text: str) -> None:
-    print(text)  # noqa: T201
+    sys.stdout.write(f"{text}\n")

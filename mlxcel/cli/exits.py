@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import NoReturn
 
 from mlxcel.errors import (
@@ -31,9 +32,13 @@ def exit_code_of(error: MlxcelError) -> int:
     return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
 
 
-def report(error: MlxcelError) -> None:
-    """Tell the person, in one line."""
-    print(f"mlxcel: {error.message}", file=sys.stderr)  # noqa: T201
+def guarded(call: Callable[[], None]) -> None:
+    """Run `call`; an error of ours becomes one line on stderr and its exit code."""
+    try:
+        call()
+    except MlxcelError as error:
+        sys.stderr.write(f"mlxcel: {error.message}\n")
+        leave(exit_code_of(error))
 
 
 def leave(code: int) -> NoReturn:

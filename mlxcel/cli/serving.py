@@ -72,4 +72,5 @@ async def _serve(settings: ServeSettings, runner_of: Callable[[LoadedModel], Run
 
 
 def _say(text: str) -> None:
-    print(f"mlxcel: {text}", file=sys.stderr, flush=True)  # noqa: T201
+    sys.stderr.write(f"mlxcel: {text}\n")
+    sys.stderr.flush()

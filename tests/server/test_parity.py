@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -23,7 +24,7 @@ def batched(tiny_model: Path) -> Iterator[ServerProcess]:
         yield server
 
 
-def complete(url: str, prompt: str, *, max_tokens: int = MAX_TOKENS, **fields: object) -> str:
+def complete(url: str, prompt: str, *, max_tokens: int = MAX_TOKENS, **fields: Any) -> str:
     body = {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0, **fields}
     answer = httpx.post(f"{url}/v1/completions", json=body, timeout=120)
     assert answer.status_code == 200, answer.text
@@ -69,7 +70,7 @@ def test_sixteen_distinct_prompts_at_once_give_what_each_gives_alone(batched: Se
 
 def test_a_seed_gives_the_same_text_alone_and_among_other_rows(batched: ServerProcess, tiny_model: Path) -> None:
     prompt = prompt_of(tiny_model, 40)
-    fields = {"temperature": 1.0, "top_p": 0.9, "seed": 1234}
+    fields: dict[str, Any] = {"temperature": 1.0, "top_p": 0.9, "seed": 1234}
     alone = complete(batched.url, prompt, **fields)
     with ThreadPoolExecutor(8) as pool:
         others = [
