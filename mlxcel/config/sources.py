@@ -65,7 +65,8 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | N
     values: dict[str, Any] = {}
     origins = dict.fromkeys(_FIELDS, "default")
     for key, value, origin in layers:
-        values[_known(key, origin)] = _converted(key, value, origin)
+        _check_known(key, origin)
+        values[key] = _converted(key, value, origin)
         origins[key] = origin
     return Resolved(ServeSettings(**values), origins)
 
@@ -90,9 +91,9 @@ def _read_toml(path: Path, *, is_required: bool) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read: {error}; nothing was started. Mend that line") from error
 
 
-def _known(key: str, origin: str) -> str:
+def _check_known(key: str, origin: str) -> None:
     if key in _FIELDS:
-        return key
+        return
     near = difflib.get_close_matches(key, _FIELDS, n=1)
     hint = f"Did you mean {near[0]}?" if near else "'mlxcel config show' lists every key"
     raise ConfigError(f"{key} (from {origin}) is no setting; nothing was started. {hint}", param=key)

@@ -95,11 +95,15 @@ def test_after_an_abort_in_native_code_the_port_is_closed_and_the_next_start_ser
 
 
 def test_health_and_metrics_answer_while_a_step_hangs(tiny_model: Path) -> None:
-    with faulty(tiny_model, "hang=3", "--step-timeout", "60") as server, server.client() as client:
-        with ThreadPoolExecutor(1) as pool:
-            hanging = pool.submit(httpx.post, f"{server.url}/v1/completions", json=PROMPT, timeout=60)
-            wait_for_metric(client, "mlxcel_decode_steps_total", 2)
-            assert client.get("/health").status_code == 200
-            assert metric(client, "mlxcel_decoding") == 1
-            server.kill()
-            assert hanging.exception() is not None
+    arguments = ("--step-timeout", "60")
+    with (
+        faulty(tiny_model, "hang=3", *arguments) as server,
+        server.client() as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        hanging = pool.submit(httpx.post, f"{server.url}/v1/completions", json=PROMPT, timeout=60)
+        wait_for_metric(client, "mlxcel_decode_steps_total", 2)
+        assert client.get("/health").status_code == 200
+        assert metric(client, "mlxcel_decoding") == 1
+        server.kill()
+        assert hanging.exception() is not None
