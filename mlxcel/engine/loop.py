@@ -115,7 +115,7 @@ class Engine:
                 results = runner.decode(plan.decode)
         except Exception as error:  # noqa: BLE001 - the engine turn: a failed step ends its rows alone
             runner.reset()
-            self._fail_step(parts, error, scheduler.decoding)
+            self._fail_step(parts, error, scheduler.under_way)
         else:
             self._emit(scheduler.commit_decode(results))
         started_s = time.monotonic()

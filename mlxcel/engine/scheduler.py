@@ -19,17 +19,21 @@ from mlxcel.kv.pool import CachePool, pool_capacity
 from mlxcel.kv.size import BLOCK_TOKENS, KVSize
 
 OPEN_ENDED_BOOKING_TOKENS = 4096
-"""What a request without max_tokens books beyond its prompt; more is booked as it comes."""
 
 
 @dataclass(frozen=True)
 class SchedulerLimits:
-    """`max_queue_depth` counts those waiting beyond the running; None is unbounded, 0 is no waiting room."""
+    """`max_queue_depth` counts those waiting beyond the running; None is unbounded, 0 is no waiting room.
+
+    `open_ended_booking_tokens` is what a request without max_tokens books beyond its prompt; more is booked as
+    it comes.
+    """
 
     max_batch_size: int
     max_queue_depth: int | None
     prefill_chunk_tokens: int
     kv_budget_bytes: int | None
+    open_ended_booking_tokens: int = OPEN_ENDED_BOOKING_TOKENS
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,11 @@ class BatchScheduler:
     @property
     def n_running(self) -> int:
         return len(self.prefilling) + len(self.decoding)
+
+    @property
+    def under_way(self) -> list[Sequence]:
+        """Rows of decode steps that are not read yet: those that are lost when such a step fails."""
+        return [sequence for sequence in self.decoding if sequence.n_launched > sequence.n_generated]
 
     # Requests come and go
 
@@ -208,7 +217,7 @@ class BatchScheduler:
     def _booking_tokens(self, sequence: Sequence) -> int:
         n_new = sequence.request.max_tokens - sequence.n_generated
         if sequence.request.is_open_ended:
-            n_new = min(n_new, OPEN_ENDED_BOOKING_TOKENS)
+            n_new = min(n_new, self.limits.open_ended_booking_tokens)
         return len(sequence.tokens) + n_new
 
     def _start_decoding(self, sequence: Sequence) -> None:

@@ -1,0 +1,207 @@
+"""Runners for tests of everything around the real one: one that needs no model, and some that misbehave on cue.
+
+The faulty ones wrap any runner, so that a test starts the product through its own composition root:
+
+    make_engine(..., runner_of=lambda model: FailingRunner(ModelRunner(model), decode_calls={5}))
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from collections.abc import Collection, Iterable
+from collections.abc import Sequence as SequenceOf
+
+from mlxcel.core import Request, Sequence
+from mlxcel.engine.chunk import Chunk
+from mlxcel.engine.runner import Results, Runner
+
+PRETEND_VOCABULARY = 50
+"""Token ids of a PretendRunner: 0 to 49."""
+
+
+def _digest(tokens: Iterable[int], digest: int = 0) -> int:
+    for token in tokens:
+        digest = zlib.crc32(token.to_bytes(4, "little"), digest)
+    return digest
+
+
+def _next_token(digest: int, position: int) -> int:
+    return zlib.crc32(position.to_bytes(4, "little"), digest) % PRETEND_VOCABULARY
+
+
+def pretend_alone(request: Request, *, eos_ids: Collection[int] = ()) -> list[int]:
+    """The tokens that a request gets from a PretendRunner, computed without an engine."""
+    digest, tokens = _digest(request.prompt), list[int]()
+    while len(tokens) < request.max_tokens:
+        tokens.append(_next_token(digest, len(tokens)))
+        digest = _digest(tokens[-1:], digest)
+        if tokens[-1] in eos_ids and not request.ignore_eos:
+            break
+    return tokens
+
+
+class _Cached:
+    """One row's stand-in for keys and values: what was cached, in a digest."""
+
+    def __init__(self) -> None:
+        self.n_tokens = 0
+        self.digest = 0
+        self.next_input = -1
+
+    def append(self, tokens: SequenceOf[int]) -> None:
+        self.n_tokens += len(tokens)
+        self.digest = _digest(tokens, self.digest)
+
+
+class PretendRunner:
+    """A model without tensors: a row's next token is a digest of everything cached and of its position.
+
+    It keeps ModelRunner's contract: one step behind, rows in the order in which they joined, the input of a row
+    that stays is the token of its step before. Whoever plans a wrong chunk, order or position gets an assertion
+    or another token.
+    """
+
+    def __init__(self) -> None:
+        self._prefilled: dict[str, _Cached] = {}
+        self._rows: dict[str, _Cached] = {}
+        self._landing: Results | None = None
+
+    @property
+    def n_cached(self) -> dict[str, int]:
+        """Cached tokens by sequence id, of ended rows too until they are dropped."""
+        return {i: cached.n_tokens for held in (self._prefilled, self._rows) for i, cached in held.items()}
+
+    def prefill(self, chunk: Chunk) -> None:
+        cached = self._prefilled.setdefault(chunk.sequence.id, _Cached())
+        assert cached.n_tokens == chunk.start < chunk.end < len(chunk.sequence.tokens)
+        cached.append(chunk.tokens)
+
+    def decode(self, rows: SequenceOf[Sequence]) -> Results:
+        landed, self._landing = self._landing, None
+        wanted = {row.id for row in rows}
+        self._rows = {i: cached for i, cached in self._rows.items() if i in wanted}
+        for row in rows:
+            if row.id not in self._rows:
+                self._rows[row.id] = self._prefilled.pop(row.id, _Cached())
+                self._rows[row.id].next_input = row.tokens[-1]
+                assert self._rows[row.id].n_tokens == len(row.tokens) - 1
+        assert list(self._rows) == [row.id for row in rows]
+        if rows:
+            self._landing = [(row, self._step(row)) for row in rows]
+        return landed or []
+
+    def _step(self, row: Sequence) -> int:
+        cached = self._rows[row.id]
+        cached.append([cached.next_input])
+        cached.next_input = _next_token(cached.digest, row.n_launched - 1)
+        return cached.next_input
+
+    def forget(self, sequence_ids: Iterable[str]) -> None:
+        for sequence_id in sequence_ids:
+            self._prefilled.pop(sequence_id, None)
+
+    def reset(self) -> None:
+        self._rows, self._landing = {}, None
+
+    def probe(self) -> None:
+        """Nothing can be broken here."""
+
+
+class _Around:
+    """A runner that passes every call on."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self.n_decode_calls = 0
+        self.n_prefill_calls = 0
+
+    def prefill(self, chunk: Chunk) -> None:
+        self.n_prefill_calls += 1
+        self.runner.prefill(chunk)
+
+    def decode(self, rows: SequenceOf[Sequence]) -> Results:
+        """Only calls with rows count: an idle engine makes one without."""
+        self.n_decode_calls += bool(rows)
+        return self.runner.decode(rows)
+
+    def forget(self, sequence_ids: Iterable[str]) -> None:
+        self.runner.forget(sequence_ids)
+
+    def reset(self) -> None:
+        self.runner.reset()
+
+    def probe(self) -> None:
+        self.runner.probe()
+
+
+class FailingRunner(_Around):
+    """Raises instead of running the calls named, counted from 1; in every probe if `probe_fails`."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        *,
+        decode_calls: Collection[int] = (),
+        prefill_calls: Collection[int] = (),
+        probe_fails: bool = False,
+    ) -> None:
+        super().__init__(runner)
+        self._decode_calls = decode_calls
+        self._prefill_calls = prefill_calls
+        self._probe_fails = probe_fails
+
+    def prefill(self, chunk: Chunk) -> None:
+        if self.n_prefill_calls + 1 in self._prefill_calls:
+            self.n_prefill_calls += 1
+            raise RuntimeError("prefill failed on cue")
+        super().prefill(chunk)
+
+    def decode(self, rows: SequenceOf[Sequence]) -> Results:
+        if rows and self.n_decode_calls + 1 in self._decode_calls:
+            self.n_decode_calls += 1
+            raise RuntimeError("decode failed on cue")
+        return super().decode(rows)
+
+    def probe(self) -> None:
+        if self._probe_fails:
+            raise RuntimeError("probe failed on cue")
+        super().probe()
+
+
+class HangingRunner(_Around):
+    """Hangs in one decode call, counted from 1, until `release()`; `is_hanging` is set while it does."""
+
+    def __init__(self, runner: Runner, *, decode_call: int) -> None:
+        super().__init__(runner)
+        self.is_hanging = threading.Event()
+        self._released = threading.Event()
+        self._decode_call = decode_call
+
+    def decode(self, rows: SequenceOf[Sequence]) -> Results:
+        if rows and self.n_decode_calls + 1 == self._decode_call:
+            self.is_hanging.set()
+            self._released.wait()
+            self.is_hanging.clear()
+        return super().decode(rows)
+
+    def release(self) -> None:
+        self._released.set()
+
+
+class SlowRunner(_Around):
+    """Takes `step_s` longer for every prefill chunk and decode step, as a larger model would."""
+
+    def __init__(self, runner: Runner, *, step_s: float) -> None:
+        super().__init__(runner)
+        self._step_s = step_s
+
+    def prefill(self, chunk: Chunk) -> None:
+        time.sleep(self._step_s)
+        super().prefill(chunk)
+
+    def decode(self, rows: SequenceOf[Sequence]) -> Results:
+        if rows:
+            time.sleep(self._step_s)
+        return super().decode(rows)

@@ -1,0 +1,79 @@
+"""The engine's turns without its thread: a scheduler and a runner, driven one turn at a time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from mlxcel.core import Event, FinishReason, Request, SamplingParams
+from mlxcel.engine.runner import Runner
+from mlxcel.engine.scheduler import BatchScheduler, Plan
+from mlxcel.errors import GenerationError
+
+
+class Turns:
+    """Drives both and records what every request was told.
+
+    `tokens` and `ends` are by request id; an id in `ends` never gets another event, which is checked.
+    """
+
+    def __init__(self, scheduler: BatchScheduler, runner: Runner) -> None:
+        self.scheduler = scheduler
+        self.runner = runner
+        self.tokens: dict[str, list[int]] = defaultdict(list)
+        self.ends: dict[str, Event] = {}
+        self.n_turns = 0
+
+    def turn(self, *, decode_fails: bool = False, failing_chunk: int | None = None) -> Plan:
+        """One turn as the loop does it; optionally its decode step or one of its chunks fails."""
+        plan = self.scheduler.plan()
+        self.runner.forget(plan.freed)
+        self.record(plan.ended)
+        if decode_fails:
+            self.runner.reset()
+            self.record(self.scheduler.fail(self.scheduler.under_way, GenerationError("on cue")))
+        else:
+            self.record(self.scheduler.commit_decode(self.runner.decode(plan.decode)))
+        for index, chunk in enumerate(plan.chunks):
+            if index == failing_chunk:
+                self.record(self.scheduler.fail([chunk.sequence], GenerationError("on cue")))
+            else:
+                self.runner.prefill(chunk)
+                self.scheduler.commit_prefill([chunk])
+        self.n_turns += 1
+        return plan
+
+    def until_idle(self, *, at_most: int = 100_000) -> None:
+        while not self.scheduler.is_idle:
+            assert self.n_turns < at_most, "requests starve"
+            self.turn()
+        self.runner.decode(())
+        self.runner.forget(self.scheduler.plan().freed)
+
+    def record(self, events: list[Event] | tuple[Event, ...]) -> None:
+        for event in events:
+            assert event.request_id not in self.ends, f"{event} came after the end"
+            if event.token is not None:
+                self.tokens[event.request_id].append(event.token)
+            if event.finish is not None:
+                assert (event.error is not None) == (event.finish is FinishReason.ERROR)
+                self.ends[event.request_id] = event
+
+
+def request(
+    request_id: str,
+    prompt: list[int],
+    max_tokens: int,
+    *,
+    sampling: SamplingParams | None = None,
+    ignore_eos: bool = False,
+    is_open_ended: bool = False,
+) -> Request:
+    """A request, greedy unless told otherwise."""
+    return Request(
+        id=request_id,
+        prompt=prompt,
+        max_tokens=max_tokens,
+        sampling=sampling or SamplingParams(seed=0, temperature=0),
+        ignore_eos=ignore_eos,
+        is_open_ended=is_open_ended,
+    )

@@ -1,0 +1,222 @@
+"""Any interleaving of what clients and the device may do, against a model whose every token is known."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from mlxcel.core import FinishReason, Request
+from mlxcel.engine.scheduler import BatchScheduler, Plan, SchedulerLimits
+from mlxcel.errors import ContextLengthExceeded, ServerBusy
+from mlxcel.kv.size import BLOCK_TOKENS, KVSize
+from tests.support.runners import PretendRunner, pretend_alone
+from tests.support.turns import Turns, request
+
+EOS_IDS = frozenset({0, 49})
+
+
+class Interleavings(RuleBasedStateMachine):
+    @initialize(
+        max_batch_size=st.sampled_from([1, 2, 3, 4]),
+        max_queue_depth=st.sampled_from([None, None, 0, 1, 4]),
+        prefill_chunk_tokens=st.sampled_from([0, 1, 3, 16, 512]),
+        budget_blocks=st.sampled_from([None, 1, 2, 3, 4, 5, 6]),
+        open_ended_booking_tokens=st.sampled_from([1, 300]),
+        window_tokens=st.sampled_from([None, None, 300]),
+        fixed_bytes=st.sampled_from([0, 100]),
+    )
+    def open(
+        self,
+        max_batch_size: int,
+        max_queue_depth: int | None,
+        prefill_chunk_tokens: int,
+        budget_blocks: int | None,
+        open_ended_booking_tokens: int,
+        window_tokens: int | None,
+        fixed_bytes: int,
+    ) -> None:
+        limits = SchedulerLimits(
+            max_batch_size=max_batch_size,
+            max_queue_depth=max_queue_depth,
+            prefill_chunk_tokens=prefill_chunk_tokens,
+            kv_budget_bytes=None if budget_blocks is None else budget_blocks * (BLOCK_TOKENS + fixed_bytes),
+            open_ended_booking_tokens=open_ended_booking_tokens,
+        )
+        self.kv_size = KVSize(bytes_per_token=1, fixed_bytes=fixed_bytes, window_tokens=window_tokens)
+        self.scheduler = BatchScheduler(limits, kv_size=self.kv_size, eos_ids=EOS_IDS)
+        self.runner = PretendRunner()
+        self.turns = Turns(self.scheduler, self.runner)
+        self.accepted: dict[str, Request] = {}
+        self.started: set[str] = set()
+        self.n_empty_turns = 0
+
+    @property
+    def live(self) -> list[str]:
+        return [name for name in self.accepted if name not in self.turns.ends]
+
+    @rule(
+        n_prompt=st.sampled_from([1, 2, 40, 240, 250, 255, 256, 257, 500]),
+        max_tokens=st.sampled_from([1, 2, 5, 30, 300]),
+        ignore_eos=st.sampled_from([True, True, False]),
+        is_open_ended=st.sampled_from([True, True, False]),
+    )
+    def submit(self, n_prompt: int, max_tokens: int, ignore_eos: bool, is_open_ended: bool) -> None:
+        name = f"r{len(self.accepted)}"
+        prompt = [len(self.accepted)] * n_prompt
+        asked = request(name, prompt, max_tokens, ignore_eos=ignore_eos, is_open_ended=is_open_ended)
+        before = (len(self.scheduler.pool), len(self.scheduler.queue), self.scheduler.pool.booked_bytes)
+        try:
+            self.scheduler.submit(asked)
+        except ServerBusy:
+            assert len(self.live) == self.scheduler.pool.capacity
+        except ContextLengthExceeded:
+            assert self.scheduler.pool.budget_bytes is not None
+        else:
+            self.accepted[name] = asked
+            return
+        assert before == (len(self.scheduler.pool), len(self.scheduler.queue), self.scheduler.pool.booked_bytes)
+
+    @precondition(lambda self: self.accepted)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.accepted)))
+        event = self.scheduler.cancel(name)
+        assert (event is None) == (name in self.turns.ends)
+        if event is not None:
+            self.turns.record([event])
+            assert event.finish is FinishReason.CANCELLED and name not in self.scheduler.pool
+
+    @rule(n_turns=st.sampled_from([1, 2, 7, 20, 60, 300]), took_s=st.sampled_from([0.001, 0.2, 3.0]))
+    def go_on(self, n_turns: int, took_s: float) -> None:
+        for _ in range(n_turns):
+            if self.scheduler.is_idle:
+                return
+            self.check(self.turns.turn())
+            self.scheduler.chunk_size.observe(self.scheduler.chunk_size.n_tokens, took_s)
+
+    @precondition(lambda self: self.live)
+    @rule()
+    def step_fails(self) -> None:
+        ended = set(self.turns.ends)
+        plan = self.turns.turn(decode_fails=True)
+        self.check(plan)
+        failed = set(self.turns.ends) - ended
+        assert {row.id for row in plan.decode} <= failed
+        assert all(self.turns.ends[name].finish is FinishReason.ERROR for name in failed)
+
+    @precondition(lambda self: self.live)
+    @rule(index=st.integers(0, 3))
+    def chunk_fails(self, index: int) -> None:
+        plan = self.turns.turn(failing_chunk=index)
+        self.check(plan)
+        if index < len(plan.chunks):
+            assert self.turns.ends[plan.chunks[index].sequence.id].finish is FinishReason.ERROR
+
+    def check(self, plan: Plan) -> None:
+        scheduler, pool = self.scheduler, self.scheduler.pool
+        pool.check()
+        planned = Counter([*(row.id for row in plan.decode), *(chunk.sequence.id for chunk in plan.chunks)])
+        assert all(n == 1 for n in planned.values()), "a sequence was planned twice"
+        assert len(plan.decode) <= scheduler.limits.max_batch_size >= scheduler.n_running
+        n_chunk_tokens = sum(chunk.end - chunk.start for chunk in plan.chunks)
+        assert n_chunk_tokens <= scheduler.chunk_size.n_tokens
+        assert len(scheduler.queue) + scheduler.n_running == len(pool) == len(self.live)
+        running = {row.id for row in [*scheduler.prefilling, *scheduler.decoding]} - self.started
+        # Sequences that were cancelled while they waited never start, so the rest must start in order.
+        waiting = [name for name in self.live if name not in running | self.started]
+        assert not running or not waiting or max(map(self.number, running)) < min(map(self.number, waiting))
+        self.started |= running
+        # A turn that plans and starts nothing may still read the last step of its rows; a second one would spin.
+        self.n_empty_turns = 0 if planned or plan.ended or running else self.n_empty_turns + 1
+        assert self.n_empty_turns <= 1 or scheduler.is_idle
+        cached = {name: n for name, n in self.runner.n_cached.items() if name in pool}
+        assert sum(map(self.kv_size.bytes_for, cached.values())) <= pool.booked_bytes
+        for name, tokens in self.turns.tokens.items():
+            assert len(tokens) <= self.accepted[name].max_tokens
+
+    @staticmethod
+    def number(name: str) -> int:
+        return int(name[1:])
+
+    def teardown(self) -> None:
+        if not hasattr(self, "turns"):
+            return
+        self.turns.until_idle(at_most=self.turns.n_turns + 40_000)
+        assert self.turns.ends.keys() == self.accepted.keys()
+        assert (len(self.scheduler.pool), self.scheduler.pool.booked_bytes) == (0, 0)
+        assert self.runner.n_cached == {}
+        for name, asked in self.accepted.items():
+            alone = pretend_alone(asked, eos_ids=EOS_IDS)
+            tokens, end = self.turns.tokens[name], self.turns.ends[name]
+            assert tokens == alone[: len(tokens)]
+            if end.finish in (FinishReason.STOP, FinishReason.LENGTH):
+                assert tokens == alone
+                is_stopped = alone[-1] in EOS_IDS and not asked.ignore_eos
+                assert end.finish is (FinishReason.STOP if is_stopped else FinishReason.LENGTH)
+
+
+TestInterleavings = Interleavings.TestCase
+TestInterleavings.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    asked=st.lists(
+        st.tuples(st.sampled_from([250, 254, 255, 256, 300, 510]), st.sampled_from([3, 20, 290])),
+        min_size=2,
+        max_size=5,
+    ),
+    budget_blocks=st.integers(2, 5),
+    turns_before_each=st.lists(st.sampled_from([0, 1, 2, 30]), min_size=5, max_size=5),
+    cancelled=st.dictionaries(st.integers(1, 300), st.integers(0, 4), max_size=2),
+)
+def test_rows_that_outgrow_a_full_budget_together_all_end_as_if_alone(
+    asked: list[tuple[int, int]],
+    budget_blocks: int,
+    turns_before_each: list[int],
+    cancelled: dict[int, int],
+) -> None:
+    limits = SchedulerLimits(
+        max_batch_size=4,
+        max_queue_depth=None,
+        prefill_chunk_tokens=512,
+        kv_budget_bytes=budget_blocks * BLOCK_TOKENS,
+        open_ended_booking_tokens=1,
+    )
+    scheduler = BatchScheduler(limits, kv_size=KVSize(bytes_per_token=1), eos_ids=frozenset())
+    runner = PretendRunner()
+    turns = Turns(scheduler, runner)
+    requests = {}
+
+    def turn() -> None:
+        name = f"r{cancelled.get(turns.n_turns)}"
+        if (event := scheduler.cancel(name)) is not None:
+            turns.record([event])
+        turns.turn()
+        scheduler.pool.check()
+        cached = {name: n for name, n in runner.n_cached.items() if name in scheduler.pool}
+        assert sum(map(KVSize(bytes_per_token=1).bytes_for, cached.values())) <= scheduler.pool.booked_bytes
+        scheduler.chunk_size.observe(512, 0.001)
+
+    for index, (n_prompt, max_tokens) in enumerate(asked):
+        one = request(f"r{index}", [index] * n_prompt, max_tokens, is_open_ended=True)
+        for _ in range(turns_before_each[index]):
+            turn()
+        if scheduler.pool.fits_ever(-(-(n_prompt + 1) // BLOCK_TOKENS) * BLOCK_TOKENS):
+            scheduler.submit(one)
+            requests[one.id] = one
+    while not scheduler.is_idle:
+        assert turns.n_turns < 5000, "requests starve"
+        turn()
+    for name, one in requests.items():
+        alone, end = pretend_alone(one), turns.ends[name]
+        if end.finish is FinishReason.LENGTH:
+            assert turns.tokens[name] == alone
+        elif end.finish is FinishReason.ERROR:
+            assert budget_blocks * BLOCK_TOKENS < len(one.prompt) + one.max_tokens
+            assert len(one.prompt) + len(turns.tokens[name]) == budget_blocks * BLOCK_TOKENS + 1
+        else:
+            assert end.finish is FinishReason.CANCELLED and turns.tokens[name] == alone[: len(turns.tokens[name])]
