@@ -25,6 +25,17 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.update(HOME=home.name, HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
 
 
+REAL_MODEL = Path(__file__).parents[1] / "build" / "models" / "SmolLM2-135M-Instruct"
+
+
+@pytest.fixture(scope="session")
+def real_model() -> Path:
+    """The folder of SmolLM2-135M-Instruct; tests that use it are marked `real_model`."""
+    if not REAL_MODEL.is_dir():
+        pytest.fail(f"{REAL_MODEL} is missing: run 'make setup-model'")
+    return REAL_MODEL
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the tiny random Llama that tests share; nobody writes into it."""
