@@ -34,15 +34,25 @@ MAX_SHARD_BYTES = 5_000_000_000
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What was written. `types` counts the file's tensors by type. `dequantized` maps the tensors that became
-    float16 to their own type; `rounded` names the float32 norms that lost digits in float16."""
+    """What was written, in plain values for JSON.
 
-    target: Path
+    `types` counts the file's tensors by type; `dequantized` maps the tensors that became float16 to their own
+    type; `rounded` names the float32 norms that lost digits in float16.
+    """
+
+    target: str
     n_tensors: int
     types: dict[str, int]
     dequantized: dict[str, str]
     rounded: tuple[str, ...]
     weight_bytes: int
+
+    def __str__(self) -> str:
+        types = ", ".join(f"{count} {type}" for type, count in sorted(self.types.items()))
+        lines = [f"{self.target}: {self.n_tensors} tensors ({types}), {self.weight_bytes / 1e6:.1f} MB"]
+        lines += [f"stored as float16: {name} ({type})" for name, type in self.dequantized.items()]
+        lines += [f"rounded to float16: {name}" for name in self.rounded]
+        return "\n".join(lines)
 
 
 def import_gguf(
@@ -82,7 +92,7 @@ def import_gguf(
             f"{error.filename or target}: {error.strerror or error}. {target} was not made. Check both paths."
         ) from error
     return ImportReport(
-        target=target,
+        target=str(target),
         n_tensors=len(steps),
         types=dict(Counter(step.type.name for step in steps)),
         dequantized={step.place.tensor.name: step.type.name for step in steps if step.is_dequantized},
