@@ -12,7 +12,7 @@ from typing import Annotated, Optional
 import typer
 
 from mlxcel import __version__
-from mlxcel.cli.exits import leave
+from mlxcel.cli.exits import leave, leave_quietly_on_signals
 from mlxcel.config.sources import Resolved, resolve
 from mlxcel.errors import InputError
 
@@ -87,6 +87,7 @@ def serve(
         "step_timeout_s": step_timeout,
     }
     settings = resolve(flags, os.environ, config).settings
+    leave_quietly_on_signals()
     from mlxcel.cli.serving import serve as run
 
     run(settings)

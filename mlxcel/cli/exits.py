@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -39,6 +40,12 @@ def guarded(call: Callable[[], None]) -> None:
     except MlxcelError as error:
         sys.stderr.write(f"mlxcel: {error.message}\n")
         leave(exit_code_of(error))
+
+
+def leave_quietly_on_signals() -> None:
+    """Until the server handles them itself, a signal to stop ends a start that has served nothing yet, with 0."""
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda *_: leave(0))
 
 
 def leave(code: int) -> NoReturn:

@@ -59,7 +59,7 @@ async def _serve(settings: ServeSettings, runner_of: Callable[[LoadedModel], Run
         loop.call_soon_threadsafe(server.engine_changed)
 
     def on_ready() -> None:
-        _say(f"serving {model.id} on http://{host}:{port} (ready in {time.monotonic() - started_s:.1f} s)")
+        _say(f"serving {model.id} on http://{host}:{port} (loaded in {time.monotonic() - started_s:.1f} s)")
 
     engine = make_engine(settings, checkpoint, post=post, on_loaded=on_loaded, on_change=on_change, runner_of=runner_of)
     service = Service(model, engine)
