@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Sequence as SequenceOf
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -72,8 +73,13 @@ class Engine:
         self._thread.start()
 
     def submit(self, request: Request) -> None:
-        """Hand a request over; its first event says that it was accepted, or why not."""
+        """Hand a request over; its first event says that it was accepted, or why not.
+
+        Errors: none; a request that comes after the end gets an error event from the caller's thread.
+        """
         self._mailbox.put(request)
+        if self.ended.is_set():
+            self._refuse_mail()
 
     def cancel(self, request_id: str) -> None:
         """Free a sequence within one step; it gets its end event unless it ended before."""
@@ -106,18 +112,11 @@ class Engine:
 
     def _turn(self, parts: EngineParts) -> None:
         scheduler, runner = parts.scheduler, parts.runner
-        self._drain(scheduler, runner)
+        self._drain(parts)
         plan = scheduler.plan()
         runner.forget(plan.freed)
         self._emit(plan.ended)
-        try:
-            with self._step():
-                results = runner.decode(plan.decode)
-        except Exception as error:  # noqa: BLE001 - the engine turn: a failed step ends its rows alone
-            runner.reset()
-            self._fail_step(parts, error, scheduler.under_way)
-        else:
-            self._emit(scheduler.commit_decode(results))
+        self._decode(parts, plan.decode)
         started_s = time.monotonic()
         for chunk in plan.chunks:
             try:
@@ -134,6 +133,16 @@ class Engine:
         self.stats.n_decode_steps += bool(plan.decode)
         self._publish(parts)
 
+    def _decode(self, parts: EngineParts, rows: SequenceOf[Sequence]) -> None:
+        try:
+            with self._step():
+                results = parts.runner.decode(rows)
+        except Exception as error:  # noqa: BLE001 - the engine turn: a failed step ends its rows alone
+            parts.runner.reset()
+            self._fail_step(parts, error, parts.scheduler.under_way)
+        else:
+            self._emit(parts.scheduler.commit_decode(results))
+
     @contextmanager
     def _step(self) -> Iterator[None]:
         self.step_started_s = time.monotonic()
@@ -142,10 +151,11 @@ class Engine:
         finally:
             self.step_started_s = None
 
-    def _drain(self, scheduler: BatchScheduler, runner: Runner) -> None:
-        """Take every message; with nothing to do, wait for one."""
+    def _drain(self, parts: EngineParts) -> None:
+        """Take every message; with nothing to do, read what is still under way and wait for one."""
+        scheduler = parts.scheduler
         if scheduler.is_idle:
-            runner.decode(())
+            self._decode(parts, ())
             scheduler.pool.check()
             self._take(self._mailbox.get(), scheduler)
         try:
@@ -175,7 +185,9 @@ class Engine:
         reason = GenerationError(
             f"the model step of this request failed: {error}; requests outside that step went on. Try again"
         )
+        sequences = list(sequences)
         self._emit(parts.scheduler.fail(sequences, reason))
+        parts.runner.forget(sequence.id for sequence in sequences)
         self.stats.n_failed_steps += 1
         with self._step():
             parts.runner.probe()
@@ -199,20 +211,28 @@ class Engine:
 
     def _close(self, parts: EngineParts | None) -> None:
         """Tell every ticket, those in the mailbox too, and let go of the model."""
-        reason = self.error or NotReady("the server stopped before this request ended; send it again")
         if parts is not None:
-            self._emit(parts.scheduler.fail_all(reason))
+            self._emit(parts.scheduler.fail_all(self._end_reason))
             self._publish(parts)
         self._build = _unbuildable
         self.ended.set()
         self.ready.set()
+        self._refuse_mail()
+        self._on_change()
+
+    def _refuse_mail(self) -> None:
+        """Answer the requests that nobody will take any more. Each is answered once, whoever calls."""
         try:
             while True:
                 message = self._mailbox.get_nowait()
                 if isinstance(message, Request):
-                    self._emit([Event(message.id, None, FinishReason.ERROR, reason)])
+                    self._emit([Event(message.id, None, FinishReason.ERROR, self._end_reason)])
         except Empty:
-            self._on_change()
+            pass
+
+    @property
+    def _end_reason(self) -> MlxcelError:
+        return self.error or NotReady("the server stopped before this request ended; send it again")
 
 
 def _unbuildable() -> EngineParts:
