@@ -175,6 +175,9 @@ class _Routes:
         except MlxcelError as error:
             count(error.code)
             raise
+        finally:
+            # Whatever ended the answer, nothing goes on generating for it.
+            generation.cancel()
         assert generation.finish is not None
         count(generation.finish.value)
         if generation.finish is FinishReason.CANCELLED:
@@ -186,8 +189,19 @@ class _Routes:
         metrics = self._service.metrics
         metrics.requests.labels(route=route, outcome=outcome).inc()
         metrics.request_duration.observe(time.monotonic() - arrived_s)
-        if generation.first_token_s is not None:
-            metrics.time_to_first_token.observe(generation.first_token_s - arrived_s)
+        ttft_s = None if generation.first_token_s is None else generation.first_token_s - arrived_s
+        if ttft_s is not None:
+            metrics.time_to_first_token.observe(ttft_s)
+        log.info(
+            "%s %s %s prompt_tokens=%d completion_tokens=%d ttft_ms=%s total_ms=%.0f",
+            generation.id,
+            route,
+            outcome,
+            generation.n_prompt_tokens,
+            generation.n_tokens,
+            "-" if ttft_s is None else f"{ttft_s * 1000:.0f}",
+            (time.monotonic() - arrived_s) * 1000,
+        )
 
 
 async def _frames(
