@@ -83,6 +83,10 @@ def engine_of(runner: Runner, scheduler: BatchScheduler | None = None) -> Iterat
     heard.rest()
 
 
+def is_in_a_step(engine: Engine) -> bool:
+    return engine.step_started_s is not None
+
+
 def engine_thread() -> threading.Thread:
     return next(thread for thread in threading.enumerate() if thread.name == "mlxcel-engine")
 
@@ -251,13 +255,13 @@ def test_stop_while_busy_ends_every_ticket_and_is_not_an_error() -> None:
         for name in ("running", "queued"):
             engine.submit(request(name, [1, 2], 10**6))
         engine.start()
-        assert runner.is_hanging.wait(PATIENCE_S) and engine.step_started_s is not None
+        assert runner.is_hanging.wait(PATIENCE_S) and is_in_a_step(engine)
         assert not engine.stop(timeout_s=0.05), "a hanging model call cannot be stopped"
         engine.submit(request("in the mailbox", [1], 1))
         runner.release()
         heard.until_ended("running", "queued", "in the mailbox")
         assert engine.ended.wait(PATIENCE_S)
-    assert engine.error is None and engine.step_started_s is None
+    assert engine.error is None and not is_in_a_step(engine)
     assert all(isinstance(end.error, NotReady) for end in heard.ends.values())
     assert engine.stats.n_slots_used == 0
 
