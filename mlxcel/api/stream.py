@@ -41,7 +41,7 @@ class EventStream(Response):
         self._frames = frames
         self._cancel = cancel
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         try:
             async with cancelling_on_disconnect(receive, self._cancel):

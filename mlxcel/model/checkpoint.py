@@ -62,9 +62,14 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 def _eos_ids(values: dict[str, Any]) -> frozenset[int]:
     declared = values.get("eos_token_id")
-    if declared is None:
-        return frozenset()
-    return frozenset(declared if isinstance(declared, list) else [declared])
+    ids = declared if isinstance(declared, list) else [] if declared is None else [declared]
+    if not all(isinstance(token, int) for token in ids):
+        raise ModelError(
+            f"eos_token_id = {declared!r} is neither a token id nor a list of them; nothing was loaded. Mend it in "
+            "config.json or generation_config.json",
+            param="model",
+        )
+    return frozenset(ids)
 
 
 def _context_tokens(text_configs: list[dict[str, Any]]) -> int | None:

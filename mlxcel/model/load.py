@@ -55,8 +55,8 @@ def load_model(checkpoint: Checkpoint) -> LoadedModel:
         model, _ = load_mlx_lm_model(checkpoint.folder)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError) as error:
         raise ModelError(
-            f"mlx_lm cannot load {checkpoint.folder}: {reason_of(error)}; nothing is being served. Check that the folder "
-            "is whole and that its model type is one mlx_lm knows",
+            f"mlx_lm cannot load {checkpoint.folder}: {reason_of(error)}; nothing is being served. Check that the "
+            "folder is whole and that its model type is one mlx_lm knows",
             param="model",
         ) from error
     caches = make_prompt_cache(model)

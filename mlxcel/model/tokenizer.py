@@ -77,7 +77,7 @@ def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
         )
     except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
         raise ModelError(
-            f"the tokenizer in {checkpoint.folder} cannot be loaded: {reason_of(error)}; nothing is being served. Check "
+            f"the tokenizer in {checkpoint.folder} cannot be loaded: {reason_of(error)}; nothing is served. Check "
             "that tokenizer.json and tokenizer_config.json are whole",
             param="model",
         ) from error
