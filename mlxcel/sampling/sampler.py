@@ -3,8 +3,8 @@
 The filters are mlx_lm's, in its order, on log-probabilities before the temperature: top_p, min_p, top_k; the
 temperature shapes only the draw. Deliberate differences: (1) a draw is the argmax of log-probabilities plus
 temperature times Gumbel noise from the row's own key (the same distribution), where mlx_lm uses one global
-generator; (2) a top_k of the vocabulary or
-more filters nothing, where mlx_lm raises.
+generator; (2) a top_k of the vocabulary or more filters nothing, where mlx_lm raises; (3) a top_p of 0 keeps
+the most likely token alone, where mlx_lm filters nothing.
 """
 
 from __future__ import annotations
@@ -55,8 +55,11 @@ class RowsSampler:
         is_kept = mx.ones(logprobs.shape, dtype=mx.bool_)
         if self._top_p is not None:
             probs = mx.exp(descending)
-            mass_before = mx.cumsum(probs, axis=-1) - probs
-            is_kept = is_kept & ((mass_before < self._top_p) | (self._top_p >= 1))
+            mass_before = mx.cumsum(probs, axis=-1, inclusive=False)
+            is_within = (mass_before < self._top_p * probs.sum(axis=-1, keepdims=True)) | (self._top_p >= 1)
+            # Tokens as likely as the last one within are kept too: their order means nothing.
+            lowest = mx.where(is_within, descending, mx.inf).min(axis=-1, keepdims=True)
+            is_kept = is_kept & (descending >= lowest)
         if self._min_p is not None:
             is_kept = is_kept & (descending >= descending[:, :1] + mx.log(self._min_p))
         if self._top_k is not None:
