@@ -41,7 +41,7 @@ class ServeSettings:
         None, "default temperature; the model's generation_config if unset", at_least=0, at_most=100
     )
     top_p: float | None = _setting(None, "default top_p", at_least=0, at_most=1)
-    top_k: int | None = _setting(None, "default top_k", at_least=0)
+    top_k: int | None = _setting(None, "default top_k", at_least=0, at_most=2**31 - 1)
     min_p: float | None = _setting(None, "default min_p", at_least=0, at_most=1)
     max_body_bytes: int = _setting(8 * 2**20, "largest request body", at_least=1)
     strict: bool = _setting(False, "answer 400 to a field that nobody knows, instead of ignoring it")

@@ -27,6 +27,12 @@ ENVIRONMENT_PREFIX = "MLXCEL_"
 CONFIG_VARIABLE = "MLXCEL_CONFIG"
 _FIELDS = {field.name: field for field in dataclasses.fields(ServeSettings)}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_FLAGS = {
+    "kv_cache_budget_bytes": "--kv-cache-budget",
+    "drain_timeout_s": "--drain-timeout",
+    "step_timeout_s": "--step-timeout",
+}
+"""Flags that leave out the unit; the others are named as their key."""
 _SIZE_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -52,12 +58,12 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | N
     Errors: ConfigError naming the key, its value and its origin.
     """
     path = file or config_path(environ)
-    is_required = file is not None or CONFIG_VARIABLE in environ
+    is_required = file is not None or bool(environ.get(CONFIG_VARIABLE))
     layers = [
         *((key, value, str(path)) for key, value in _read_toml(path, is_required=is_required).items()),
         *_environment(environ),
         *(
-            (key, value, "--" + key.removesuffix("_bytes").removesuffix("_s").replace("_", "-"))
+            (key, value, _FLAGS.get(key) or "--" + key.replace("_", "-"))
             for key, value in flags.items()
             if value is not None
         ),
@@ -133,13 +139,14 @@ def _converted(key: str, value: Any, origin: str) -> Any:
 
 
 def _number(value: object, *, is_size: bool) -> float | None:
-    if isinstance(value, str) and is_size and (match := _SIZE.fullmatch(value.strip())):
-        power = _SIZE_POWERS[match[2].lower()]
-        return float(match[1]) * math.pow(1024 if match[3] else 1000, power)
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
-        number = float(value)
+        if isinstance(value, str) and is_size and (match := _SIZE.fullmatch(value.strip())):
+            power = _SIZE_POWERS[match[2].lower()]
+            number = float(match[1]) * math.pow(1024 if match[3] else 1000, power)
+        else:
+            number = float(value)
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None

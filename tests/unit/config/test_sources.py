@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlxcel.cli.commands import app
+from mlxcel.config.settings import DEFAULT_QUEUE_DEPTH, ServeSettings
+from mlxcel.config.sources import config_path, resolve
+from mlxcel.errors import ConfigError
+
+KEYS = [field.name for field in dataclasses.fields(ServeSettings)]
+NOWHERE = {"HOME": "/nonexistent"}
+
+
+def refusal_of(
+    flags: dict[str, Any] | None = None, environ: dict[str, str] | None = None, file: Path | None = None
+) -> ConfigError:
+    with pytest.raises(ConfigError) as refusal:
+        resolve(flags or {}, {**NOWHERE, **(environ or {})}, file)
+    assert "nothing was started" in refusal.value.message
+    return refusal.value
+
+
+def test_without_any_source_every_key_has_its_default() -> None:
+    resolved = resolve({}, NOWHERE)
+    assert resolved.settings == ServeSettings()
+    assert resolved.origins == dict.fromkeys(KEYS, "default")
+
+
+def test_flags_come_before_the_environment_before_the_file_before_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('port = 1\nhost = "file"\nalias = "file"\nmax_batch_size = 5\n')
+    environ = {"MLXCEL_PORT": "2", "MLXCEL_HOST": "environment", **NOWHERE}
+    resolved = resolve({"port": 3, "host": None}, environ, file)
+    made, origins = resolved.settings, resolved.origins
+    assert (made.port, made.host, made.alias, made.max_batch_size) == (3, "environment", "file", 5)
+    assert (origins["port"], origins["host"]) == ("--port", "MLXCEL_HOST")
+    assert origins["alias"] == origins["max_batch_size"] == str(file) and origins["strict"] == "default"
+
+
+def test_a_wrong_value_is_refused_even_where_another_source_would_win(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("port = -1\n")
+    assert str(file) in refusal_of({"port": 3}, file=file).message
+
+
+def test_the_file_is_found_by_variable_by_xdg_or_in_the_home_folder(tmp_path: Path) -> None:
+    assert config_path({"MLXCEL_CONFIG": "/a/b.toml", "HOME": "/h"}) == Path("/a/b.toml")
+    assert config_path({"XDG_CONFIG_HOME": "/x", "HOME": "/h"}) == Path("/x/mlxcel/config.toml")
+    assert config_path({"HOME": "/h"}) == Path("/h/.config/mlxcel/config.toml")
+    (tmp_path / "mlxcel").mkdir()
+    (tmp_path / "mlxcel" / "config.toml").write_text("port = 7")
+    assert resolve({}, {"XDG_CONFIG_HOME": str(tmp_path)}).settings.port == 7
+    named = tmp_path / "named.toml"
+    named.write_text("port = 8")
+    assert resolve({}, {"XDG_CONFIG_HOME": str(tmp_path), "MLXCEL_CONFIG": str(named)}).settings.port == 8
+
+
+def test_a_file_that_is_named_must_exist_and_one_that_is_not_may_be_missing(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.toml"
+    assert str(missing) in refusal_of(file=missing).message
+    assert str(missing) in refusal_of(environ={"MLXCEL_CONFIG": str(missing)}).message
+    assert resolve({}, {"XDG_CONFIG_HOME": str(tmp_path), "MLXCEL_CONFIG": ""}).settings == ServeSettings()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", [b"port = ", b"port = 1\nport = 2", b"\xff\xfe", b"port 8080"])
+def test_a_broken_file_is_refused_by_name_and_left_alone(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "config.toml"
+    file.write_bytes(content)
+    assert str(file) in refusal_of(file=file).message
+    assert file.read_bytes() == content and list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "toml", "origin"),
+    [
+        ({"prot": 1}, {}, "", "--prot"),
+        ({}, {"MLXCEL_PROT": "1"}, "", "MLXCEL_PROT"),
+        ({}, {}, "prot = 1", "config.toml"),
+        ({}, {}, "[prot]\nx = 1", "config.toml"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_its_origin_and_the_near_one(
+    tmp_path: Path, flags: dict[str, Any], environ: dict[str, str], toml: str, origin: str
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(toml)
+    refusal = refusal_of(flags, environ, file)
+    assert refusal.param == "prot" and origin in refusal.message and "Did you mean port?" in refusal.message
+    assert "config show" in refusal_of({"zzzzzz": 1}).message
+
+
+WRONG: list[tuple[str, list[Any]]] = [
+    ("port", ["x", "", "80.5", -1, 65536, True, "true", [1], "nan", "inf", "1e400", "9" * 400, 10**400]),
+    ("max_batch_size", [0, -1, "0", 1.5, False, "unbounded", float("nan")]),
+    ("max_queue_depth", [-1, "-1", "many", "unlimited", 0.5, True]),
+    ("prefill_chunk_size", [-1, "auto", 2.5]),
+    ("kv_cache_budget_bytes", [0, "0", "4XB", "GiB", "-1GiB", "1.0000001KiB", "9" * 400 + "T", "1e400", True]),
+    ("max_body_bytes", [0, "unbounded", "auto", "-5"]),
+    ("temperature", [-0.1, 100.5, "nan", "inf", float("inf"), "warm", True]),
+    ("top_p", [-0.1, 1.01, "x"]),
+    ("top_k", [-1, 2**31, 0.5]),
+    ("min_p", [-1, 2]),
+    ("no_batch", ["maybe", "", 2, 0.0, "None"]),
+    ("strict", ["on!", 1]),
+    ("host", ["", 5, True]),
+    ("alias", ["", 5]),
+    ("drain_timeout_s", [-1, "soon", "nan"]),
+    ("step_timeout_s", [0, 0.05]),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in WRONG for value in values])
+def test_a_value_of_the_wrong_kind_or_size_is_refused_with_key_value_and_origin(key: str, value: Any) -> None:
+    refusal = refusal_of({key: value})
+    assert refusal.param == key and refusal.message.startswith(f"{key} = ") and "(from --" in refusal.message
+    if isinstance(value, str):
+        name = f"MLXCEL_{key.upper()}"
+        assert f"(from {name})" in refusal_of(environ={name: value}).message
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("port", "0", 0),
+        ("port", 65535, 65535),
+        ("no_batch", "TRUE", True),
+        ("no_batch", "0", False),
+        ("strict", "yes", True),
+        ("max_queue_depth", "unbounded", None),
+        ("max_queue_depth", "0", 0),
+        ("max_queue_depth", "auto", "auto"),
+        ("kv_cache_budget_bytes", "unbounded", None),
+        ("kv_cache_budget_bytes", "auto", "auto"),
+        ("kv_cache_budget_bytes", "4GiB", 4 * 2**30),
+        ("kv_cache_budget_bytes", "512M", 512_000_000),
+        ("kv_cache_budget_bytes", "1.5 GiB", 3 * 2**29),
+        ("kv_cache_budget_bytes", "64kb", 64_000),
+        ("kv_cache_budget_bytes", "2TiB", 2**41),
+        ("kv_cache_budget_bytes", 1, 1),
+        ("max_body_bytes", "8MiB", 8 * 2**20),
+        ("temperature", 0, 0.0),
+        ("temperature", "1e-3", 0.001),
+        ("top_k", 2**31 - 1, 2**31 - 1),
+        ("prefill_chunk_size", 0, 0),
+        ("drain_timeout_s", "0", 0.0),
+    ],
+)
+def test_a_value_is_converted_to_its_keys_type(key: str, value: Any, expected: Any) -> None:
+    got = getattr(resolve({key: value}, NOWHERE).settings, key)
+    assert got == expected and type(got) is type(expected)
+
+
+@settings(max_examples=150, deadline=None)
+@given(key=st.sampled_from(KEYS), value=st.text() | st.floats() | st.integers() | st.booleans() | st.none())
+def test_any_value_becomes_a_setting_or_a_refusal(key: str, value: Any) -> None:
+    try:
+        resolved = resolve({key: value}, NOWHERE)
+    except ConfigError as refusal:
+        assert refusal.param == key
+    else:
+        assert resolved.origins[key] == ("default" if value is None else flag_of(key))
+
+
+def flag_of(key: str) -> str:
+    return "--" + re.sub(r"_s$|(?<=budget)_bytes$", "", key).replace("_", "-")
+
+
+def test_an_origin_is_a_flag_that_serve_has() -> None:
+    flags = {option for param in typer.main.get_command(app).commands["serve"].params for option in param.opts}  # type: ignore[attr-defined]
+    assert {flag_of(key) for key in KEYS if key != "model"} <= flags
+
+
+@pytest.mark.parametrize(
+    ("flags", "rows", "depth"),
+    [
+        ({}, 32, DEFAULT_QUEUE_DEPTH),
+        ({"no_batch": True}, 1, None),
+        ({"no_batch": True, "max_batch_size": 8}, 1, None),
+        ({"no_batch": True, "max_queue_depth": "8"}, 1, 8),
+        ({"no_batch": True, "max_queue_depth": 0}, 1, 0),
+        ({"max_queue_depth": "unbounded", "max_batch_size": 4}, 4, None),
+    ],
+)
+def test_rows_and_queue_depth_follow_from_no_batch(flags: dict[str, Any], rows: int, depth: int | None) -> None:
+    made = resolve(flags, NOWHERE).settings
+    assert (made.batch_rows, made.queue_depth) == (rows, depth)
