@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+
 import mlx.core as mx
 import numpy as np
 import numpy.typing as npt
