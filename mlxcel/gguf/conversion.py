@@ -5,7 +5,7 @@
 Nothing is written before the whole plan stands. Memory stays at a few chunks whatever the model's size, since
 tensors pass through in rows. GGUF files have their norms as float32, and MLX computes in the widest type that it
 meets, so an exact import computes in float32. That is right on a CPU, where MLX's float16 kernels are many times
-slower; for a GPU, `float16_norms` halves the KV memory and the traffic.
+slower; for a GPU, `float16_norms` halves the KV memory (docs/adr/0008).
 """
 
 from __future__ import annotations

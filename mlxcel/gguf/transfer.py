@@ -21,10 +21,13 @@ def silent(done_bytes: int, total_bytes: int) -> None:
 class Transfer:
     """`rounded` collects the names of float32 norms that lost digits on the way."""
 
-    def __init__(self, file: BinaryIO, steps: Sequence[Step], progress: Progress) -> None:
+    def __init__(
+        self, file: BinaryIO, steps: Sequence[Step], progress: Progress, *, chunk_bytes: int = CHUNK_BYTES
+    ) -> None:
         self.rounded: list[str] = []
         self._file = file
         self._progress = progress
+        self._chunk_bytes = chunk_bytes
         self._done_bytes = 0
         self._total_bytes = sum(step.place.tensor.n_bytes for step in steps)
 
@@ -32,7 +35,7 @@ class Transfer:
         tensor = step.place.tensor
         n_rows = tensor.n_bytes // tensor.row_bytes
         unit = step.place.permuted_head_size or 1
-        chunk_rows = max(1, CHUNK_BYTES // tensor.row_bytes // unit) * unit
+        chunk_rows = max(1, self._chunk_bytes // tensor.row_bytes // unit) * unit
         for first in range(0, n_rows, chunk_rows):
             rows = read_rows(self._file, tensor, first, min(chunk_rows, n_rows - first))
             for name, array in step.convert(rows).items():

@@ -67,7 +67,5 @@ def train(n_vocabulary: int) -> Tokenizer:
     licence = Path(__file__).parents[2] / "LICENSE"
     tokenizer.train_from_iterator([licence.read_text(encoding="utf-8")], trainer)
     if tokenizer.get_vocab_size() != n_vocabulary:
-        raise ValueError(
-            f"the text yields {tokenizer.get_vocab_size()} tokens, not the {n_vocabulary} asked for"
-        )
+        raise ValueError(f"the text yields {tokenizer.get_vocab_size()} tokens, not the {n_vocabulary} asked for")
     return tokenizer

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -236,3 +237,21 @@ def test_a_source_that_cannot_be_read_is_the_callers_input(tmp_path: Path, sourc
     with pytest.raises(InputError, match="was not made"):
         import_gguf(tmp_path / source, tmp_path / "imported")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_damaged_bytes_are_imported_or_refused_and_nothing_else(tmp_path: Path) -> None:
+    folder = make_tiny_llama(tmp_path / "original", n_vocabulary=300, n_layers=1)
+    source = write_llama_gguf(tmp_path / "model.gguf", folder, type_of=lambda _: "Q8_0")
+    data, draw = source.read_bytes(), random.Random(1)
+    n_refused = 0
+    for number in range(150):
+        damaged = bytearray(data)
+        place = draw.randrange(draw.choice([24, 1400, 8000, len(data)]))
+        damaged[place : place + 8] = draw.randbytes(8) if number % 2 else bytes([draw.choice([0, 1, 255])])
+        source.write_bytes(damaged)
+        try:
+            import_gguf(source, tmp_path / f"imported-{number}")
+        except ModelError:
+            n_refused += 1
+            assert not (tmp_path / f"imported-{number}").exists()
+    assert 30 < n_refused < 150

@@ -88,6 +88,22 @@ def test_each_pre_tokenizer_splits_digits_and_spaces_in_its_own_way(
     assert "".join(pieces) == text
 
 
+@pytest.mark.parametrize(("pre", "is_whole"), [("llama-bpe", True), ("gpt-2", False)])
+def test_only_some_kinds_take_a_whole_token_without_merging(
+    files_of: FilesOf, tiny_model: Path, pre: str, is_whole: bool
+) -> None:
+    metadata: Any = tokenizer_metadata(tiny_model) | {"tokenizer.ggml.pre": pre}
+    id = metadata["tokenizer.ggml.tokens"].index("License")
+    merges = [merge for merge in metadata["tokenizer.ggml.merges"] if merge.replace(" ", "") != "License"]
+    tokenizer = tokenizer_of(files_of(metadata | {"tokenizer.ggml.merges": merges}))
+    assert (tokenizer.encode("License").ids == [id]) is is_whole
+
+
+def test_qwen2_composes_characters_first(files_of: FilesOf, tiny_model: Path) -> None:
+    tokenizer = tokenizer_of(files_of(tokenizer_metadata(tiny_model) | {"tokenizer.ggml.pre": "qwen2"}))
+    assert tokenizer.encode("e\u0301").ids == tokenizer.encode("é").ids
+
+
 @pytest.mark.parametrize(
     ("pre", "flag", "expected"),
     [("llama-bpe", None, True), ("llama-bpe", False, False), ("smollm", None, False), ("smollm", True, True)],
