@@ -3,5 +3,6 @@
 from mlxcel.text.detokenize import Detokenizer
 from mlxcel.text.stop import StopMatcher
 from mlxcel.text.stream import TextStream
+from mlxcel.text.window import WindowDetokenizer
 
-__all__ = ["Detokenizer", "StopMatcher", "TextStream"]
+__all__ = ["Detokenizer", "StopMatcher", "TextStream", "WindowDetokenizer"]

@@ -29,7 +29,11 @@ def cut(text: str, stops: Sequence[str]) -> tuple[str, str | None]:
 
 def whole_text(vocabulary: Vocabulary, tokens: Sequence[int]) -> str:
     """What mlx_lm.stream_generate would yield for these tokens, joined."""
-    detokenizer = vocabulary.detokenizer()
+    return whole_text_of(vocabulary.detokenizer(), tokens)
+
+
+def whole_text_of(detokenizer: Detokenizer, tokens: Sequence[int]) -> str:
+    """All segments, joined."""
     detokenizer.reset()
     text = ""
     for token in tokens:
