@@ -88,10 +88,9 @@ def _field_error(message: str) -> InputError:
 def _non_finite_field(body: bytes) -> str | None:
     """Where a body that is valid but for NaN or Infinity holds one."""
     try:
-        fields = json.loads(body)
+        return next(_non_finite_paths(json.loads(body), ""), None)
     except (ValueError, RecursionError):
         return None
-    return next(_non_finite_paths(fields, ""), None)
 
 
 def _non_finite_paths(value: Any, path: str) -> Iterator[str]:

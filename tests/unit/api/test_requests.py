@@ -1,0 +1,302 @@
+"""Bodies become fields or an InputError that names the field; nothing else ever comes out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlxcel.api.wire.body import decode_body, parse_fields
+from mlxcel.api.wire.fields import IGNORED, NOT_SERVED, refuse_not_served
+from mlxcel.api.wire.requests import ChatFields, CompletionFields, GenerationFields
+from mlxcel.errors import InputError
+
+SHAPES = (CompletionFields, ChatFields)
+BASE: dict[type[GenerationFields], dict[str, Any]] = {
+    CompletionFields: {"prompt": "Hello"},
+    ChatFields: {"messages": [{"role": "user", "content": "Hello"}]},
+}
+
+
+def parse(body: bytes, shape: type[GenerationFields]) -> tuple[Any, tuple[str, ...]]:
+    """A body's fields, and the names of the unknown ones, as the routes take them."""
+    sent = decode_body(body)
+    refuse_not_served(sent)
+    parsed = parse_fields(sent, shape, other_fields=IGNORED | NOT_SERVED)
+    parsed.value.check()
+    if isinstance(parsed.value, ChatFields):
+        parsed.value.template_messages()
+    return parsed.value, parsed.unknown
+
+
+def parse_with(shape: type[GenerationFields], **fields: Any) -> tuple[Any, tuple[str, ...]]:
+    return parse(json.dumps(BASE[shape] | fields).encode(), shape)
+
+
+def refusal_of(shape: type[GenerationFields], **fields: Any) -> InputError:
+    with pytest.raises(InputError) as refusal:
+        parse_with(shape, **fields)
+    assert refusal.value.message.endswith(("nothing was generated", "Leave the field out", "Send one of them"))
+    return refusal.value
+
+
+COMMON_WRONG: dict[str, list[Any]] = {
+    "model": [1, ["x"], {}],
+    "temperature": [-0.001, 100.5, "1", True, [], {}, 10**400],
+    "top_p": [-0.1, 1.0001, "x", False],
+    "min_p": [-1, 1.5, "x"],
+    "top_k": [-1, 2**31, 1.5, "5", True, 10**30],
+    "seed": [-1, 2**63, 0.5, "1", True, 10**30],
+    "max_tokens": [0, -5, 2**31, 1.5, "9", True],
+    "stop": [5, [1], ["a", None], "", ["a", ""], ["x"] * 65, {}, [["x"]]],
+    "stream": [1, "true", []],
+    "stream_options": [1, "x", [], {"include_usage": 1}, {"include_usage": True}],
+    "ignore_eos": [1, "yes"],
+}
+WRONG: list[tuple[type[GenerationFields], str, Any]] = [
+    *((shape, name, value) for shape in SHAPES for name, values in COMMON_WRONG.items() for value in values),
+    *((CompletionFields, "prompt", value) for value in (1, ["a"], [1, 2], [[1]], {}, True)),
+    *((ChatFields, "messages", value) for value in ("x", {}, [], 5, [1], [None], ["x"])),
+    *((ChatFields, "max_completion_tokens", value) for value in (0, -1, "x", 1.5)),
+    *((ChatFields, "chat_template_kwargs", value) for value in (1, [], "x", {"chat_template": "x"})),
+]
+
+
+@pytest.mark.parametrize(("shape", "name", "value"), WRONG)
+def test_a_field_of_a_wrong_type_or_range_is_named(shape: type[GenerationFields], name: str, value: Any) -> None:
+    param = refusal_of(shape, **{name: value}).param
+    assert param is not None and param.replace("[", ".").split(".")[0] == name
+
+
+GOOD: dict[str, list[Any]] = {
+    "temperature": [0, 100, 0.7],
+    "top_p": [0, 1],
+    "min_p": [0, 1],
+    "top_k": [0, 2**31 - 1],
+    "seed": [0, 2**63 - 1],
+    "max_tokens": [1, 2**31 - 1],
+    "stop": ["x", [], ["x"] * 64],
+    "stream": [True, False],
+    "ignore_eos": [True],
+    "model": ["any"],
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in GOOD.items() for value in values])
+def test_a_field_within_its_range_is_taken_as_sent(shape: type[GenerationFields], name: str, value: Any) -> None:
+    fields, unknown = parse_with(shape, **{name: value})
+    assert getattr(fields, name) == value and unknown == ()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_null_means_unset_everywhere(shape: type[GenerationFields]) -> None:
+    names = [*GOOD, "stream_options", *sorted(IGNORED), *sorted(NOT_SERVED), "nobody_knows"]
+    fields, unknown = parse_with(shape, **dict.fromkeys(names))
+    assert fields == parse_with(shape)[0] and unknown == ()
+
+
+def test_a_missing_prompt_or_messages_is_named() -> None:
+    for shape, name in ((CompletionFields, "prompt"), (ChatFields, "messages")):
+        for body in (b"{}", json.dumps({name: None}).encode()):
+            with pytest.raises(InputError) as refusal:
+                parse(body, shape)
+            assert refusal.value.param == name
+
+
+def test_unknown_fields_are_named_and_those_that_change_nothing_are_not() -> None:
+    _, unknown = parse_with(CompletionFields, user="me", metadata={"a": [1]}, foo=1, bar={"x": None}, messages=[])
+    assert unknown == ("foo", "bar", "messages")
+
+
+ASKS_FOR_SOMETHING: dict[str, list[Any]] = {
+    "n": [2, 0, True, "1"],
+    "best_of": [2],
+    "echo": [True, 0],
+    "logprobs": [True, 0, 5],
+    "top_logprobs": [3, False],
+    "suffix": ["x", ""],
+    "logit_bias": [{"5": 1}, {"99999": -100}, [], {"5": None}],
+    "presence_penalty": [0.5, False],
+    "frequency_penalty": [-1],
+    "repetition_penalty": [1.1, True],
+    "typical_p": [0.9],
+    "xtc_probability": [0.5],
+    "xtc_threshold": [0.9],
+    "dry_multiplier": [0.8],
+    "min_tokens": [1, False],
+    "stop_token_ids": [[1]],
+    "tools": [[{"type": "function"}]],
+    "tool_choice": ["required", {"type": "function"}],
+    "response_format": [{"type": "json_object"}],
+    "modalities": [["text", "audio"]],
+    "chat_template": ["{{ x }}"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in ASKS_FOR_SOMETHING.items() for value in values]
+)
+def test_a_field_that_is_not_served_is_refused_by_name(name: str, value: Any) -> None:
+    for shape in SHAPES:
+        refusal = refusal_of(shape, **{name: value})
+        assert refusal.param == name and refusal.code == "unsupported_value"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"n": 1, "best_of": 1, "echo": False, "logprobs": False, "logit_bias": {}},
+        {"presence_penalty": 0, "frequency_penalty": 0.0, "repetition_penalty": 1.0, "min_tokens": 0},
+        {"tools": [], "tool_choice": "none", "parallel_tool_calls": True, "response_format": {"type": "text"}},
+    ],
+)
+def test_a_value_that_asks_for_nothing_is_no_error(fields: dict[str, Any]) -> None:
+    for shape in SHAPES:
+        assert parse_with(shape, **fields)[1] == ()
+
+
+def test_a_long_value_is_shown_in_part() -> None:
+    assert len(refusal_of(CompletionFields, suffix="x" * 10_000).message) < 200
+
+
+# Bodies
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        (b"", "body"),
+        (b"null", "body"),
+        (b"[]", "body"),
+        (b'"text"', "body"),
+        (b"{", "body"),
+        (b'{"prompt": "x"} x', "body"),
+        (b"\xff\xfe", "body"),
+        (b'{"prompt": "\xff"}', "body"),
+        (b'{"prompt": "\\ud800"}', "body"),
+        (b'{"prompt": "x", "temperature": NaN}', "temperature"),
+        (b'{"prompt": "x", "top_p": -Infinity}', "top_p"),
+        (b'{"prompt": "x", "temperature": 1e999}', "temperature"),
+        (b'{"prompt": "x", "a": {"b": [0, {"c": Infinity}]}}', "a.b[1].c"),
+        (b'{"prompt": "x", "a": NaN,', "body"),
+        (b"[" * 100_000, "body"),
+        (b'{"prompt": "x", "a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "body"),
+        (b'{"a":' * 100_000, "body"),
+    ],
+)
+def test_a_body_that_is_no_object_of_finite_numbers_is_refused(body: bytes, param: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        parse(body, CompletionFields)
+    assert refusal.value.param == param and "nothing was generated" in refusal.value.message
+
+
+@pytest.mark.parametrize("n_nested", [100, 900, 990, 2000, 9000, 50_000])
+@pytest.mark.parametrize("inner", [b"1", b"NaN"])
+@pytest.mark.parametrize("name", [b"suffix", b"chat_template_kwargs", b"messages", b"unknown", b"metadata"])
+def test_deep_nesting_is_never_more_than_the_callers_error(n_nested: int, inner: bytes, name: bytes) -> None:
+    nested = b"[" * n_nested + inner + b"]" * n_nested
+    for shape in SHAPES:
+        body = json.dumps(BASE[shape]).encode()[:-1] + b', "' + name + b'": ' + nested + b"}"
+        try:
+            parse(body, shape)
+        except InputError as refusal:
+            assert refusal.param
+
+
+NAMES = st.sampled_from(sorted({*GOOD, *ASKS_FOR_SOMETHING, *IGNORED, "prompt", "messages", "role", "content", "type"}))
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["user", "tool", "text", 2**63, 2**64, -(2**63), 10**30]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES | st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(fields=st.dictionaries(NAMES | st.text(max_size=4), VALUES, max_size=5), is_whole=st.booleans())
+def test_any_json_is_fields_or_the_callers_error(fields: dict[str, Any], is_whole: bool) -> None:
+    for shape in SHAPES:
+        body = json.dumps((BASE[shape] if is_whole else {}) | fields).encode()
+        try:
+            parsed, unknown = parse(body, shape)
+        except InputError as refusal:
+            assert refusal.message and refusal.param
+        else:
+            assert isinstance(parsed, shape) and set(unknown) <= fields.keys()
+
+
+@settings(max_examples=200, deadline=None)
+@given(body=st.binary(max_size=60) | st.text(alphabet='{}[]":,0123456789eE+-.truefalsnINy\\ ', max_size=40))
+def test_any_bytes_are_fields_or_the_callers_error(body: bytes | str) -> None:
+    try:
+        parse(body if isinstance(body, bytes) else body.encode(), CompletionFields)
+    except InputError as refusal:
+        assert refusal.param
+
+
+# Messages
+
+
+def messages_of(*messages: dict[str, Any]) -> list[dict[str, Any]]:
+    fields, _ = parse_with(ChatFields, messages=list(messages))
+    shown: list[dict[str, Any]] = fields.template_messages()
+    return shown
+
+
+def test_messages_reach_the_template_with_text_parts_joined_and_developer_as_system() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert messages_of(
+        {"role": "developer", "content": "rules"},
+        {"role": "user", "content": parts, "name": "me"},
+        {"role": "assistant", "content": ""},
+    ) == [
+        {"role": "system", "content": "rules"},
+        {"role": "user", "content": "ab", "name": "me"},
+        {"role": "assistant", "content": ""},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "param"),
+    [
+        ({"content": "x"}, "messages[1].role"),
+        ({"role": None, "content": "x"}, "messages[1].role"),
+        ({"role": "wizard", "content": "x"}, "messages[1].role"),
+        ({"role": "", "content": "x"}, "messages[1].role"),
+        ({"role": "tool", "content": "x", "tool_call_id": "1"}, "messages[1].role"),
+        ({"role": "assistant", "content": None, "tool_calls": [{}]}, "messages[1].tool_calls"),
+        ({"role": "user"}, "messages[1].content"),
+        ({"role": "user", "content": None}, "messages[1].content"),
+        ({"role": "user", "content": 5}, "messages[1].content"),
+        ({"role": "user", "content": [5]}, "messages[1].content[0]"),
+        ({"role": "user", "content": [{"text": "x"}]}, "messages[1].content[0].type"),
+        ({"role": "user", "content": [{"type": "text"}]}, "messages[1].content[0]"),
+        ({"role": "user", "content": [{"type": "text", "text": 5}]}, "messages[1].content[0].text"),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, "messages[1].content[0]"),
+        ({"role": "user", "content": "x", "name": 5}, "messages[1].name"),
+    ],
+)
+def test_a_message_that_cannot_be_served_is_named_by_its_place(message: dict[str, Any], param: str) -> None:
+    assert refusal_of(ChatFields, messages=[{"role": "user", "content": "x"}, message]).param == param
+
+
+def test_the_two_names_of_the_token_limit_may_not_differ() -> None:
+    assert parse_with(ChatFields, max_tokens=5)[0].limit == 5
+    assert parse_with(ChatFields, max_completion_tokens=6)[0].limit == 6
+    assert parse_with(ChatFields, max_tokens=7, max_completion_tokens=7)[0].limit == 7
+    assert parse_with(ChatFields)[0].limit is None
+    assert refusal_of(ChatFields, max_tokens=7, max_completion_tokens=8).param == "max_completion_tokens"
+
+
+def test_usage_is_streamed_only_where_it_was_asked_for() -> None:
+    assert parse_with(ChatFields, stream=True, stream_options={"include_usage": True})[0].wants_usage_chunk
+    for options in ({}, {"include_usage": False}, {"include_usage": None}):
+        assert not parse_with(ChatFields, stream=True, stream_options=options)[0].wants_usage_chunk
