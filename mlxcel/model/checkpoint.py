@@ -50,7 +50,8 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             param="model",
         )
     generation_config = _read_json(folder / "generation_config.json", required=False)
-    text_configs = [config, *(config[key] for key in ("text_config", "llm_config") if key in config)]
+    nested = (config.get(key) for key in ("text_config", "llm_config"))
+    text_configs = [config, *(values for values in nested if isinstance(values, dict))]
     return Checkpoint(
         folder=folder,
         config=config,
@@ -94,7 +95,11 @@ def _read_json(path: Path, *, required: bool) -> dict[str, Any]:
             param="model",
         ) from None
     except (OSError, ValueError) as error:
-        raise ModelError(f"{path} cannot be read: {error}; nothing was loaded", param="model") from error
+        raise ModelError(
+            f"{path} cannot be read: {error}; nothing was loaded. Copy the folder from its source again", param="model"
+        ) from error
     if not isinstance(values, dict):
-        raise ModelError(f"{path} holds no JSON object; nothing was loaded", param="model")
+        raise ModelError(
+            f"{path} holds no JSON object; nothing was loaded. Copy the folder from its source again", param="model"
+        )
     return values

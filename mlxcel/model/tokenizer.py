@@ -6,11 +6,13 @@ share.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence as SequenceOf
 from typing import Any
 
 import jinja2
 from mlx_lm.utils import load_tokenizer as load_mlx_lm_tokenizer
+from transformers import PreTrainedTokenizerBase
 
 from mlxcel.errors import InputError, ModelError, reason_of
 from mlxcel.model.checkpoint import Checkpoint
@@ -18,6 +20,12 @@ from mlxcel.text.detokenize import Detokenizer
 
 Message = dict[str, Any]
 """A chat message as templates take it: role and content at least."""
+
+_RESERVED = {"messages", *inspect.signature(PreTrainedTokenizerBase.apply_chat_template).parameters} - {
+    "documents",
+    "kwargs",
+}
+"""Names that do not reach the template as its variables: they say how it is chosen, rendered and tokenised."""
 
 
 class Tokenizer:
@@ -40,13 +48,21 @@ class Tokenizer:
     def encode_chat(self, messages: SequenceOf[Message], template_kwargs: dict[str, Any]) -> list[int]:
         """Token ids of a conversation, up to where the assistant's answer begins.
 
-        Errors: InputError when the model has no template, or its template refuses the messages.
+        `template_kwargs` are variables of the template.
+        Errors: InputError when the model has no template, or its template refuses the messages, or a variable is
+        not one of the template but an option of rendering or tokenising.
         """
         if not self.has_chat_template:
             raise InputError(
                 "this model has no chat template; nothing was generated. Use /v1/completions with a prompt",
                 param="messages",
                 code="no_chat_template",
+            )
+        if reserved := sorted(_RESERVED & template_kwargs.keys()):
+            raise InputError(
+                f"chat_template_kwargs.{reserved[0]} is no variable of a chat template; nothing was generated. Leave "
+                "it out",
+                param=f"chat_template_kwargs.{reserved[0]}",
             )
         try:
             ids: list[int] = self._wrapper.apply_chat_template(
