@@ -56,12 +56,17 @@ COMMON_WRONG: dict[str, list[Any]] = {
     "stream_options": [1, "x", [], {"include_usage": 1}, {"include_usage": True}],
     "ignore_eos": [1, "yes"],
 }
-WRONG: list[tuple[type[GenerationFields], str, Any]] = [
-    *((shape, name, value) for shape in SHAPES for name, values in COMMON_WRONG.items() for value in values),
-    *((CompletionFields, "prompt", value) for value in (1, ["a"], [1, 2], [[1]], {}, True)),
-    *((ChatFields, "messages", value) for value in ("x", {}, [], 5, [1], [None], ["x"])),
-    *((ChatFields, "max_completion_tokens", value) for value in (0, -1, "x", 1.5)),
-    *((ChatFields, "chat_template_kwargs", value) for value in (1, [], "x", {"chat_template": "x"})),
+COMPLETION_WRONG: dict[str, list[Any]] = {"prompt": [1, ["a"], [1, 2], [[1]], {}, True]}
+CHAT_WRONG: dict[str, list[Any]] = {
+    "messages": ["x", {}, [], 5, [1], [None], ["x"]],
+    "max_completion_tokens": [0, -1, "x", 1.5],
+    "chat_template_kwargs": [1, [], "x", {"chat_template": "x"}],
+}
+WRONG = [
+    (shape, name, value)
+    for shape, wrong in ((CompletionFields, COMMON_WRONG | COMPLETION_WRONG), (ChatFields, COMMON_WRONG | CHAT_WRONG))
+    for name, values in wrong.items()
+    for value in values
 ]
 
 
