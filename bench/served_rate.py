@@ -24,6 +24,7 @@ from rich.table import Table
 from bench.bare_engine import BareEngine, bare_engine, prompts_of
 from bench.server_process import serve
 from mlxcel.cli.exits import leave
+from mlxcel.errors import MlxcelError
 from mlxcel.load import LoadReport, LoadSettings, run_load
 from tests.support.tiny_llama import make_tiny_llama
 
@@ -68,16 +69,24 @@ def main(
     model: Annotated[Path | None, typer.Option(help="an MLX model folder; a tiny random Llama if left out")] = None,
     out: Path = Path("out/served_rate.json"),
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        logs = Path(folder)
-        model = model or make_tiny_llama(logs / "tiny-llama")
-        with subjects(model, logs) as measures:
-            rates = [rate for n_clients in SERVED_BARS for rate in run_rounds(measures, n_clients, rounds)]
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            rates = measure(model, Path(folder), rounds)
+    except (RuntimeError, MlxcelError) as error:
+        Console(stderr=True).print(f"nothing was measured: {error}", markup=False)
+        leave(1)
     bars = check_bars(rates)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_bytes(msgspec.json.format(msgspec.json.encode({"rates": rates, "bars": bars})))
     show(rates, bars)
     leave(0 if all(bar.is_met for bar in bars) else 1)
+
+
+def measure(model: Path | None, folder: Path, rounds: int) -> list[Rate]:
+    """Every subject at every number of clients. `folder` gets the tiny model and the servers' logs."""
+    model = model or make_tiny_llama(folder / "tiny-llama")
+    with subjects(model, folder) as measures:
+        return [rate for n_clients in SERVED_BARS for rate in run_rounds(measures, n_clients, rounds)]
 
 
 @contextmanager
@@ -167,7 +176,7 @@ def check_bars(rates: list[Rate]) -> list[Bar]:
 
 
 def show(rates: list[Rate], bars: list[Bar]) -> None:
-    table = Table("clients", "", "tok/s", "lowest", "highest", "TTFT p50 ms", "inter-token p50 ms", box=None)
+    table = Table("clients", "", "tok/s", "lowest", "highest", "TTFT ms", "inter-token ms", box=None)
     for rate in rates:
         times = (f"{statistics.median(t):.1f}" if t else "-" for t in (rate.ttft_p50_ms, rate.inter_token_p50_ms))
         rates_shown = (statistics.median(rate.tokens_per_s), min(rate.tokens_per_s), max(rate.tokens_per_s))
