@@ -11,7 +11,6 @@ from typing import Annotated, Optional
 
 import typer
 
-from mlxcel import __version__
 from mlxcel.cli.exits import leave, leave_quietly_on_signals
 from mlxcel.config.sources import Resolved, resolve
 from mlxcel.errors import InputError
@@ -206,6 +205,8 @@ def bench(
 def version(as_json: JsonOption = False) -> None:
     """Print the versions of mlxcel, mlx and mlx-lm."""
     from importlib import metadata
+
+    from mlxcel import __version__
 
     versions = {"mlxcel": __version__}
     for name in ("mlx", "mlx-lm"):
