@@ -15,6 +15,7 @@ import mlx.core as mx
 
 from mlxcel.api.service import SamplingDefaults, ServedModel
 from mlxcel.config.settings import AUTO, ServeSettings
+from mlxcel.config.sources import converted
 from mlxcel.core import Event
 from mlxcel.engine.loop import Engine, EngineParts
 from mlxcel.engine.runner import ModelRunner, Runner, batching_is_exact
@@ -45,7 +46,7 @@ def served_model(settings: ServeSettings, checkpoint: Checkpoint) -> ServedModel
         id=settings.alias or checkpoint.folder.resolve().name,
         context_tokens=checkpoint.context_tokens or DEFAULT_CONTEXT_TOKENS,
         created=int(checkpoint.folder.stat().st_mtime),
-        sampling=_sampling_defaults(settings, checkpoint.generation_config),
+        sampling=_sampling_defaults(settings, checkpoint),
     )
 
 
@@ -91,18 +92,24 @@ def checkpoint_of(settings: ServeSettings) -> Checkpoint:
     return read_checkpoint(Path(settings.model))
 
 
-def _sampling_defaults(settings: ServeSettings, generation_config: dict[str, Any]) -> SamplingDefaults:
+def _sampling_defaults(settings: ServeSettings, checkpoint: Checkpoint) -> SamplingDefaults:
+    """Settings, then the checkpoint's generation_config, then our own defaults.
+
+    Errors: ConfigError for a value of the checkpoint's that no request could send.
+    """
+    declared = checkpoint.generation_config
+    # A checkpoint says "greedy" with do_sample, and then often carries a temperature that it never uses.
+    if declared.get("do_sample") is False:
+        declared = {**declared, "temperature": 0}
     ours = SamplingDefaults()
 
     def pick(name: str) -> Any:
         if (value := getattr(settings, name)) is not None:
             return value
-        value = generation_config.get(name)
-        return getattr(ours, name) if value is None else value
+        if (value := declared.get(name)) is not None:
+            return converted(name, value, str(checkpoint.folder / "generation_config.json"))
+        return getattr(ours, name)
 
-    # A checkpoint says "greedy" with do_sample, and then often carries a temperature that it never uses.
-    if settings.temperature is None and generation_config.get("do_sample") is False:
-        return SamplingDefaults(temperature=0.0)
     return SamplingDefaults(
         temperature=pick("temperature"), top_p=pick("top_p"), top_k=pick("top_k"), min_p=pick("min_p")
     )

@@ -72,7 +72,7 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | N
     origins = dict.fromkeys(_FIELDS, "default")
     for key, value, origin in layers:
         _check_known(key, origin)
-        values[key] = _converted(key, value, origin)
+        values[key] = converted(key, value, origin)
         origins[key] = origin
     return Resolved(ServeSettings(**values), origins)
 
@@ -105,8 +105,11 @@ def _check_known(key: str, origin: str) -> None:
     raise ConfigError(f"{key} (from {origin}) is no setting; nothing was started. {hint}", param=key)
 
 
-def _converted(key: str, value: Any, origin: str) -> Any:
-    """The value as its field's type, within its bounds."""
+def converted(key: str, value: Any, origin: str) -> Any:
+    """The value as its field's type, within its bounds.
+
+    Errors: ConfigError naming the key, its value and its origin.
+    """
     field = _FIELDS[key]
 
     def refuse(wanted: str) -> ConfigError:

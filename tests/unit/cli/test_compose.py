@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from mlxcel.api.service import SamplingDefaults
+from mlxcel.cli.compose import Loaded, checkpoint_of, make_engine, served_model
+from mlxcel.config.settings import ServeSettings
+from mlxcel.core import Event
+from mlxcel.errors import ConfigError, ModelError
+from mlxcel.model.checkpoint import Checkpoint, read_checkpoint
+from tests.support.turns import request
+
+
+@pytest.fixture
+def checkpoint(tiny_model: Path) -> Checkpoint:
+    return read_checkpoint(tiny_model)
+
+
+def defaults_of(checkpoint: Checkpoint, declared: dict[str, Any], **settings: Any) -> SamplingDefaults:
+    changed = dataclasses.replace(checkpoint, generation_config=declared)
+    return served_model(ServeSettings(**settings), changed).sampling
+
+
+def test_the_model_id_is_the_alias_or_the_folders_name(checkpoint: Checkpoint) -> None:
+    assert served_model(ServeSettings(), checkpoint).id == "tiny-llama"
+    assert served_model(ServeSettings(alias="mine"), checkpoint).id == "mine"
+    assert served_model(ServeSettings(), checkpoint).context_tokens == 2048
+
+
+def test_sampling_defaults_are_settings_then_the_checkpoints_then_ours(checkpoint: Checkpoint) -> None:
+    declared = {"temperature": 0.6, "top_k": 20, "top_p": None}
+    assert defaults_of(checkpoint, {}) == SamplingDefaults(1.0, 1.0, 0, 0.0)
+    assert defaults_of(checkpoint, declared) == SamplingDefaults(0.6, 1.0, 20, 0.0)
+    assert defaults_of(checkpoint, declared, temperature=0.0, min_p=0.1) == SamplingDefaults(0.0, 1.0, 20, 0.1)
+
+
+def test_a_greedy_checkpoint_leaves_the_settings_in_force(checkpoint: Checkpoint) -> None:
+    declared = {"do_sample": False, "temperature": 0.6}
+    assert defaults_of(checkpoint, declared) == SamplingDefaults(temperature=0.0)
+    assert defaults_of(checkpoint, declared, top_p=0.9, top_k=5) == SamplingDefaults(0.0, 0.9, 5, 0.0)
+    assert defaults_of(checkpoint, declared, temperature=0.7) == SamplingDefaults(0.7)
+
+
+@pytest.mark.parametrize("declared", [{"top_k": -1}, {"temperature": "warm"}, {"top_p": 3}, {"min_p": True}])
+def test_a_checkpoints_default_that_no_request_could_send_is_refused(
+    checkpoint: Checkpoint, declared: dict[str, Any]
+) -> None:
+    (name,) = declared
+    with pytest.raises(ConfigError) as refusal:
+        defaults_of(checkpoint, declared)
+    assert refusal.value.param == name and "generation_config.json" in refusal.value.message
+    chosen: dict[str, Any] = {name: 0}
+    assert defaults_of(checkpoint, declared, **chosen) == SamplingDefaults(**chosen)
+
+
+def test_a_missing_model_is_refused_with_what_to_do() -> None:
+    with pytest.raises(ModelError, match="mlxcel serve DIR"):
+        checkpoint_of(ServeSettings())
+
+
+@pytest.mark.parametrize(
+    ("settings", "rows", "capacity"),
+    [
+        ({}, 32, 288),
+        ({"no_batch": True}, 1, None),
+        ({"no_batch": True, "max_queue_depth": 8}, 1, 9),
+        ({"max_batch_size": 4, "max_queue_depth": 0}, 4, 4),
+        ({"max_queue_depth": None}, 32, None),
+    ],
+)
+def test_the_pool_of_the_engine_that_serves_follows_the_settings(
+    checkpoint: Checkpoint, settings: dict[str, Any], rows: int, capacity: int | None
+) -> None:
+    events: SimpleQueue[list[Event]] = SimpleQueue()
+    loaded: list[Loaded] = []
+    engine = make_engine(ServeSettings(**settings), checkpoint, post=events.put, on_loaded=loaded.append)
+    engine.start()
+    assert engine.ready.wait(60) and engine.error is None
+    assert engine.stats.n_slots == capacity and loaded[0].is_batching == (rows > 1)
+    engine.submit(request("a", [5, 6, 7], 2))
+    ends: list[Event] = []
+    while not ends:
+        ends = [event for event in events.get(timeout=60) if event.finish is not None]
+    assert ends[0].error is None and engine.stop(timeout_s=60)
