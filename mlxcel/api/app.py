@@ -90,8 +90,9 @@ class _Routes:
         arrived_s = time.monotonic()
         fields, headers = await self._parsed(request, CompletionFields)
         prompt = await self._service.tokenize(lambda tokenizer: tokenizer.encode(fields.prompt))
-        limit = fields.max_tokens or DEFAULT_COMPLETION_TOKENS
-        generation = await self._service.generate(prompt, fields, limit)
+        generation = await self._service.generate(
+            prompt, fields, fields.max_tokens, default_tokens=DEFAULT_COMPLETION_TOKENS
+        )
         shape = responses.CompletionShape(generation.id, now_s(), self._service.model.id)
         return await self._answer(request, generation, shape, fields, headers, arrived_s)
 

@@ -98,13 +98,18 @@ class Service:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._tokenizing, call, self._loaded_tokenizer)
 
-    async def generate(self, prompt: list[int], fields: GenerationFields, limit: int | None) -> Generation:
-        """Submit a prompt; returns once the engine has taken it. `limit` None: the rest of the context.
+    async def generate(
+        self, prompt: list[int], fields: GenerationFields, limit: int | None, *, default_tokens: int | None = None
+    ) -> Generation:
+        """Submit a prompt; returns once the engine has taken it.
+
+        `limit` is what the client asked for: more than the context has room for is refused. Without one, at most
+        `default_tokens` are generated where the context has room for them, and without that all the room there is.
 
         Errors: InputError for an empty prompt, ContextLengthExceeded, ServerBusy.
         """
         self.check_serving()
-        request = self._request(prompt, fields, limit)
+        request = self._request(prompt, fields, limit, default_tokens)
         ticket = self.tickets.open(request)
         await ticket.accepted()
         self.metrics.prompt_tokens.inc(len(prompt))
@@ -116,27 +121,30 @@ class Service:
             raise NotReady("the model is still loading; try again shortly", retry_after_s=2)
         return self.tokenizer
 
-    def _request(self, prompt: list[int], fields: GenerationFields, limit: int | None) -> Request:
+    def _request(
+        self, prompt: list[int], fields: GenerationFields, limit: int | None, default_tokens: int | None
+    ) -> Request:
         context = self.model.context_tokens
+        room = context - len(prompt)
         if not prompt:
             raise InputError(
                 "the prompt is empty and this model's tokenizer adds no token to it; nothing was generated",
                 param="prompt",
             )
-        if len(prompt) >= context or len(prompt) + (limit or 1) > context:
+        if room < (limit or 1):
             raise ContextLengthExceeded(
                 f"the prompt has {len(prompt)} tokens"
                 + (f" and max_tokens is {limit}" if limit else "")
                 + f", but the model's context holds {context} in all; nothing was generated. Shorten the "
                 "prompt or ask for fewer tokens",
-                param="max_tokens" if limit and len(prompt) < context else "prompt",
+                param="max_tokens" if limit and room > 0 else "prompt",
             )
         defaults = self.model.sampling
         return Request(
             id=secrets.token_hex(12),
             prompt=prompt,
-            max_tokens=limit or context - len(prompt),
-            is_open_ended=limit is None,
+            max_tokens=limit or min(default_tokens or room, room),
+            is_open_ended=limit is None and default_tokens is None,
             ignore_eos=bool(fields.ignore_eos),
             sampling=SamplingParams(
                 seed=_or(fields.seed, secrets.randbits(63)),
