@@ -143,12 +143,15 @@ def import_(
     dequantize: Annotated[
         bool, typer.Option("--dequantize", help="Store types that cannot be kept as float16.")
     ] = False,
+    float16_norms: Annotated[
+        bool, typer.Option("--float16-norms", help="Store norms as float16: faster on a GPU, very slow on a CPU.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Turn a GGUF file into an MLX model folder, losslessly."""
     from mlxcel.cli.importing import run as run_import
 
-    run_import(source, target, dequantize=dequantize, as_json=as_json)
+    run_import(source, target, dequantize=dequantize, float16_norms=float16_norms, as_json=as_json)
 
 
 class Endpoint(str, Enum):

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from mlxcel.gguf.conversion import import_gguf
 
 
-def run(source: Path, target: Path, *, dequantize: bool, as_json: bool) -> None:
+def run(source: Path, target: Path, *, dequantize: bool, float16_norms: bool, as_json: bool) -> None:
     """Import and report. Errors: those of `import_gguf`."""
     columns = (TextColumn("importing"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
@@ -21,6 +21,7 @@ def run(source: Path, target: Path, *, dequantize: bool, as_json: bool) -> None:
             source,
             target,
             dequantize=dequantize,
+            float16_norms=float16_norms,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     if as_json:

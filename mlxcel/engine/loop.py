@@ -214,6 +214,7 @@ class Engine:
         if parts is not None:
             self._emit(parts.scheduler.fail_all(self._end_reason))
             self._publish(parts)
+            parts.runner.close()
         self._build = _unbuildable
         self.ended.set()
         self.ready.set()

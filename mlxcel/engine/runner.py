@@ -39,6 +39,7 @@ class Runner(Protocol):
     def forget(self, sequence_ids: Iterable[str]) -> None: ...
     def reset(self) -> None: ...
     def probe(self) -> None: ...
+    def close(self) -> None: ...
 
 
 @dataclass
@@ -108,6 +109,13 @@ class ModelRunner:
         Errors: whatever MLX raises if the device can no longer compute.
         """
         mx.eval(self._model(mx.array([[0]]), self._model.make_caches()))
+
+    def close(self) -> None:
+        """Let go of every array, and of this thread's streams: one that is left can abort the process at its exit."""
+        self.reset()
+        self._prefilled.clear()
+        if hasattr(mx, "clear_streams"):
+            mx.clear_streams()
 
     def _launch(self, rows: SequenceOf[Sequence], landed: _Step | None) -> _Step:
         inputs = self._reconcile(rows, landed)

@@ -6,17 +6,20 @@ share.
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Sequence as SequenceOf
 from typing import Any
 
 import jinja2
+from mlx_lm.tokenizer_utils import NaiveStreamingDetokenizer
 from mlx_lm.utils import load_tokenizer as load_mlx_lm_tokenizer
 from transformers import PreTrainedTokenizerBase
 
 from mlxcel.errors import InputError, ModelError, reason_of
 from mlxcel.model.checkpoint import Checkpoint
 from mlxcel.text.detokenize import Detokenizer
+from mlxcel.text.window import WindowDetokenizer
 
 Message = dict[str, Any]
 """A chat message as templates take it: role and content at least."""
@@ -34,6 +37,8 @@ class Tokenizer:
     def __init__(self, wrapper: Any, eos_ids: frozenset[int]) -> None:
         self._wrapper = wrapper
         self.eos_ids = eos_ids
+        # One that is copied for each sequence: building it maps the whole vocabulary.
+        self._detokenizer = wrapper.detokenizer
 
     @property
     def has_chat_template(self) -> bool:
@@ -78,7 +83,10 @@ class Tokenizer:
 
     def detokenizer(self) -> Detokenizer:
         """A fresh one for one sequence."""
-        detokenizer: Detokenizer = self._wrapper.detokenizer
+        if isinstance(self._detokenizer, NaiveStreamingDetokenizer):
+            return WindowDetokenizer(self._wrapper.decode)
+        detokenizer: Detokenizer = copy.copy(self._detokenizer)
+        detokenizer.reset()
         return detokenizer
 
 
@@ -97,4 +105,10 @@ def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
             "that tokenizer.json and tokenizer_config.json are whole",
             param="model",
         ) from error
-    return Tokenizer(wrapper, eos_ids=checkpoint.eos_ids | frozenset(wrapper.eos_token_ids))
+    return Tokenizer(wrapper, eos_ids=checkpoint.eos_ids | _declared_eos_ids(wrapper))
+
+
+def _declared_eos_ids(wrapper: Any) -> frozenset[int]:
+    """The tokenizer's own; mlx_lm 0.31 leaves it out where the checkpoint has a list."""
+    own = wrapper.eos_token_id
+    return frozenset(wrapper.eos_token_ids) | (frozenset() if own is None else {own})

@@ -35,9 +35,7 @@ def _main() -> None:
 
     asked: dict[str, Any] = json.load(sys.stdin)
     model, tokenizer = load(asked["model"])[:2]
-    texts = [
-        generate(model, tokenizer, prompt=job["prompt"], max_tokens=job["max_tokens"]) for job in asked["jobs"]
-    ]
+    texts = [generate(model, tokenizer, prompt=job["prompt"], max_tokens=job["max_tokens"]) for job in asked["jobs"]]
     json.dump(texts, sys.stdout)
 
 

@@ -108,6 +108,9 @@ class PretendRunner:
     def probe(self) -> None:
         """Nothing can be broken here."""
 
+    def close(self) -> None:
+        """Nothing is held here."""
+
 
 class _Around:
     """A runner that passes every call on."""
@@ -134,6 +137,9 @@ class _Around:
 
     def probe(self) -> None:
         self.runner.probe()
+
+    def close(self) -> None:
+        self.runner.close()
 
 
 class FailingRunner(_Around):
