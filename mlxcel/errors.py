@@ -75,6 +75,12 @@ class UnknownModel(InputError):
     code = "model_not_found"
 
 
+class BodyTooLarge(InputError):
+    """A request body over --max-body-bytes."""
+
+    code = "body_too_large"
+
+
 class ContextLengthExceeded(InputError):
     """A request that can never fit the model's context. The message holds both sizes."""
 

@@ -1,0 +1,1 @@
+"""One file an endpoint family: each makes its routes over a service."""

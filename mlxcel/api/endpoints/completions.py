@@ -1,0 +1,44 @@
+"""POST /v1/completions and /v1/chat/completions."""
+
+from __future__ import annotations
+
+import time
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from mlxcel.api.answer import Record, answer
+from mlxcel.api.intake import Intake
+from mlxcel.api.service import Service, now_s
+from mlxcel.api.wire.requests import ChatFields, CompletionFields
+from mlxcel.api.wire.responses import ChatShape, CompletionShape
+
+DEFAULT_COMPLETION_TOKENS = 16
+
+
+def routes(service: Service, intake: Intake) -> list[Route]:
+    async def completions(request: Request) -> Response:
+        arrived_s = time.monotonic()
+        fields, headers = await intake.fields(request, CompletionFields)
+        prompt = await service.tokenize(lambda tokenizer: tokenizer.encode(fields.prompt))
+        generation = await service.generate(prompt, fields, fields.max_tokens, default_tokens=DEFAULT_COMPLETION_TOKENS)
+        shape = CompletionShape(generation.id, now_s(), service.model.id)
+        record = Record(service.metrics, generation, request.url.path, arrived_s)
+        return await answer(request, generation, shape, fields, record, headers)
+
+    async def chat_completions(request: Request) -> Response:
+        arrived_s = time.monotonic()
+        fields, headers = await intake.fields(request, ChatFields)
+        messages = fields.template_messages()
+        template_kwargs = fields.chat_template_kwargs or {}
+        prompt = await service.tokenize(lambda tokenizer: tokenizer.encode_chat(messages, template_kwargs))
+        generation = await service.generate(prompt, fields, fields.limit)
+        shape = ChatShape(generation.id, now_s(), service.model.id)
+        record = Record(service.metrics, generation, request.url.path, arrived_s)
+        return await answer(request, generation, shape, fields, record, headers)
+
+    return [
+        Route("/v1/completions", completions, methods=["POST"]),
+        Route("/v1/chat/completions", chat_completions, methods=["POST"]),
+    ]

@@ -1,0 +1,62 @@
+"""From a request's bytes to checked fields, within the limits; and the header that says what was ignored."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from starlette.requests import Request
+
+from mlxcel.api.service import Service
+from mlxcel.api.wire.body import decode_body, parse_fields
+from mlxcel.api.wire.fields import IGNORED, NOT_SERVED, refuse_not_served
+from mlxcel.api.wire.requests import GenerationFields
+from mlxcel.config.settings import ServeSettings
+from mlxcel.errors import BodyTooLarge, InputError
+
+F = TypeVar("F", bound=GenerationFields)
+
+
+class Intake:
+    """Reads bodies for every endpoint that generates."""
+
+    def __init__(self, service: Service, settings: ServeSettings) -> None:
+        self._service = service
+        self._settings = settings
+
+    async def fields(self, request: Request, shape: type[F]) -> tuple[F, dict[str, str]]:
+        """The request's fields, checked, and headers for its answer.
+
+        Errors: NotReady; InputError for the body or a field; UnknownModel; BodyTooLarge.
+        """
+        self._service.check_serving()
+        sent = decode_body(await self.body(request))
+        refuse_not_served(sent)
+        parsed = parse_fields(sent, shape, other_fields=IGNORED | NOT_SERVED)
+        parsed.value.check()
+        self._service.check_model(parsed.value.model)
+        if parsed.unknown and self._settings.strict:
+            raise InputError(
+                f"the field {parsed.unknown[0]!r} is unknown, and this server is strict; nothing was generated",
+                param=parsed.unknown[0],
+                code="unknown_field",
+            )
+        return parsed.value, {"x-ignored-fields": _header_list(parsed.unknown)} if parsed.unknown else {}
+
+    async def body(self, request: Request) -> bytes:
+        """The whole body. Errors: BodyTooLarge as soon as it is over the limit."""
+        limit = self._settings.max_body_bytes
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > limit:
+                raise BodyTooLarge(
+                    f"the body is larger than {limit} bytes; nothing was generated. Send less, or start the "
+                    "server with a larger --max-body-bytes"
+                )
+        return bytes(body)
+
+
+def _header_list(names: tuple[str, ...]) -> str:
+    """Field names as a header may carry them: visible ASCII, a bounded length."""
+    text = ", ".join(name.encode("ascii", "backslashreplace").decode() for name in names)
+    return "".join(char if " " <= char <= "~" else "?" for char in text)[:1000]
