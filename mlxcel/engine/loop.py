@@ -211,10 +211,14 @@ class Engine:
 
     def _close(self, parts: EngineParts | None) -> None:
         """Tell every ticket, those in the mailbox too, and let go of the model."""
-        if parts is not None:
-            self._emit(parts.scheduler.fail_all(self._end_reason))
-            self._publish(parts)
-            parts.runner.close()
+        try:
+            if parts is not None:
+                self._emit(parts.scheduler.fail_all(self._end_reason))
+                self._publish(parts)
+                parts.runner.close()
+        except Exception as error:  # the edge of the thread: a dead engine must never look alive
+            log.exception("the engine's end failed")
+            self.error = self.error or EngineDead(f"the engine's end failed: {error!r}; start the server again")
         self._build = _unbuildable
         self.ended.set()
         self.ready.set()

@@ -15,7 +15,16 @@ from mlxcel.core import Event, FinishReason, Sequence
 from mlxcel.engine.loop import Engine, EngineParts
 from mlxcel.engine.runner import ModelRunner, Results, Runner
 from mlxcel.engine.scheduler import BatchScheduler, SchedulerLimits
-from mlxcel.errors import EngineDead, GenerationError, InputError, MlxcelError, ModelError, NotReady, ServerBusy
+from mlxcel.errors import (
+    ContextLengthExceeded,
+    EngineDead,
+    GenerationError,
+    InputError,
+    MlxcelError,
+    ModelError,
+    NotReady,
+    ServerBusy,
+)
 from mlxcel.kv.size import KVSize
 from mlxcel.model.checkpoint import read_checkpoint
 from mlxcel.model.load import load_model
@@ -249,6 +258,22 @@ def test_a_fault_of_our_own_ends_the_engine_and_every_ticket_hears_it() -> None:
     assert heard.ends["a"].error is engine.error
 
 
+def test_an_engine_whose_end_fails_is_known_to_have_ended() -> None:
+    class CannotClose(PretendRunner):
+        def close(self) -> None:
+            raise RuntimeError("cannot let go")
+
+    with engine_of(CannotClose()) as (engine, heard):
+        engine.start()
+        engine.submit(request("a", [1], 1))
+        heard.until_ended("a")
+        assert engine.stop(timeout_s=PATIENCE_S) and engine.ended.is_set()
+        engine.submit(request("late", [1], 1))
+        heard.until_ended("late")
+    assert isinstance(engine.error, EngineDead) and "cannot let go" in engine.error.message
+    assert heard.ends["late"].error is engine.error
+
+
 def test_stop_while_busy_ends_every_ticket_and_is_not_an_error() -> None:
     runner = HangingRunner(PretendRunner(), decode_call=4)
     with engine_of(runner, scheduler_of(max_batch_size=1)) as (engine, heard):
@@ -362,6 +387,23 @@ def test_an_error_of_the_caller_is_not_an_error_of_the_engine() -> None:
     error: MlxcelError | None = heard.ends["huge"].error
     assert isinstance(error, InputError) and "huge" not in heard.accepted
     assert heard.ends["small"].finish is FinishReason.LENGTH and engine.error is None
+
+
+def test_a_row_that_outgrows_the_whole_budget_hears_of_it() -> None:
+    limits = SchedulerLimits(
+        max_batch_size=1,
+        max_queue_depth=None,
+        prefill_chunk_tokens=16,
+        kv_budget_bytes=256,
+        open_ended_booking_tokens=1,
+    )
+    scheduler = BatchScheduler(limits, kv_size=KVSize(bytes_per_token=1), eos_ids=frozenset())
+    with engine_of(PretendRunner(), scheduler) as (engine, heard):
+        engine.start()
+        engine.submit(request("a", [1] * 250, 100, is_open_ended=True))
+        heard.until_ended("a")
+    assert isinstance(heard.ends["a"].error, ContextLengthExceeded) and len(heard.tokens["a"]) == 7
+    assert engine.error is None
 
 
 def test_an_ended_engine_is_not_built_again() -> None:
