@@ -19,6 +19,7 @@ def scheduler_of(
     max_queue_depth: int | None = None,
     prefill_chunk_tokens: int = 512,
     budget_blocks: int | None = None,
+    open_ended_booking_tokens: int = OPEN_ENDED_BOOKING_TOKENS,
     eos_ids: frozenset[int] = frozenset(),
 ) -> BatchScheduler:
     limits = SchedulerLimits(
@@ -26,6 +27,7 @@ def scheduler_of(
         max_queue_depth=max_queue_depth,
         prefill_chunk_tokens=prefill_chunk_tokens,
         kv_budget_bytes=None if budget_blocks is None else budget_blocks * BLOCK,
+        open_ended_booking_tokens=open_ended_booking_tokens,
     )
     return BatchScheduler(limits, kv_size=KVSize(bytes_per_token=1), eos_ids=eos_ids)
 
@@ -116,8 +118,10 @@ def test_a_row_gets_exactly_max_tokens(prompt_length: int, max_tokens: int) -> N
     scheduler = scheduler_of()
     turns = Turns(scheduler, PretendRunner())
     scheduler.submit(asked)
-    turns.until_idle()
-    assert turns.tokens["r"] == pretend_alone(asked) and len(turns.tokens["r"]) == max_tokens
+    n_steps = 0
+    while not scheduler.is_idle:
+        n_steps += len(turns.turn().decode)
+    assert turns.tokens["r"] == pretend_alone(asked) and len(turns.tokens["r"]) == max_tokens == n_steps
     assert turns.ends["r"].finish is FinishReason.LENGTH
     assert (len(scheduler.pool), scheduler.pool.booked_bytes, scheduler.pool.held_bytes) == (0, 0, 0)
 
@@ -211,6 +215,32 @@ def test_rows_that_outgrow_the_budget_together_give_way_and_end_with_the_same_to
         running = now
     assert n_gave_way >= 1
     assert {one.id: turns.tokens[one.id] for one in asked} == {one.id: pretend_alone(one) for one in asked}
+
+
+def test_a_row_that_gave_way_is_the_first_to_go_on_even_where_it_needs_the_whole_budget() -> None:
+    asked = {
+        "grows": request("grows", [1] * 10, 1000, is_open_ended=True),
+        "short": request("short", [2] * 10, 240),
+        "queued": request("queued", [3] * 10, 240),
+    }
+    # "grows" books 2 blocks and later needs a third; waiting again, it would book 813 tokens, more than there is.
+    scheduler = scheduler_of(max_batch_size=2, budget_blocks=3, open_ended_booking_tokens=300)
+    turns = Turns(scheduler, PretendRunner())
+    scheduler.submit(asked["grows"])
+    while len(turns.tokens["grows"]) < 400:
+        turns.turn()
+    scheduler.submit(asked["short"])
+    scheduler.submit(asked["queued"])
+    while "grows" in {row.id for row in scheduler.decoding}:
+        turns.turn()
+    assert scheduler.queue.first is not None and scheduler.queue.first.id == "grows"
+    while "grows" not in turns.ends:
+        turns.turn()
+        scheduler.pool.check()
+        assert "queued" not in turns.tokens
+    turns.until_idle()
+    alone = {name: pretend_alone(one) for name, one in asked.items()}
+    assert turns.tokens == {**alone, "grows": alone["grows"][: 3 * BLOCK + 1 - 10]}
 
 
 def test_a_lone_row_that_outgrows_the_whole_budget_keeps_its_tokens_and_ends_with_an_error() -> None:
