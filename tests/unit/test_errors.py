@@ -5,13 +5,13 @@ import inspect
 import pytest
 
 from mlxcel import errors
-from mlxcel.api.app import BodyTooLarge, status_of
+from mlxcel.api.statuses import status_of
 from mlxcel.cli.exits import exit_code_of
 from mlxcel.errors import BugError, InputError, MlxcelError, StateError
 
 KINDS = [
     kind
-    for kind in [*vars(errors).values(), BodyTooLarge]
+    for kind in vars(errors).values()
     if inspect.isclass(kind) and issubclass(kind, MlxcelError) and kind is not MlxcelError
 ]
 """Every error class there is."""
