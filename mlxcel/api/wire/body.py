@@ -21,6 +21,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 WHOLE_BODY = "body"
 """`param` of an error that concerns the body and no field of it."""
 
+LARGEST_WHOLE_NUMBER = 2**64
+
 _PATH = re.compile(r" - at `\$\.?(.*)`$")
 _MISSING = re.compile(r"missing required field `(.+?)`")
 
@@ -41,6 +43,10 @@ def parse_fields(fields: dict[str, Any], shape: type[T], *, other_fields: frozen
     """
     known = {field.encode_name for field in msgspec.structs.fields(shape)}
     unknown = tuple(name for name in fields if name not in known and name not in other_fields)
+    for name in known & fields.keys():
+        # msgspec 0.21 breaks on a whole number that is too large for the float it should become.
+        if isinstance(fields[name], int) and abs(fields[name]) > LARGEST_WHOLE_NUMBER:
+            raise InputError(f"{name} is a number beyond every bound; nothing was generated", param=name)
     try:
         value = msgspec.convert({name: fields[name] for name in fields if name in known}, shape)
     except msgspec.ValidationError as error:
