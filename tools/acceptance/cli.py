@@ -1,0 +1,267 @@
+"""The commands of tools/evidence and the process edge: arguments in, an exit code out.
+
+The only place with a broad except, and the only one that turns an outcome into an exit code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import msgspec
+import typer
+
+from .errors import EXIT_CODES, NOTHING_WRITTEN, BugError, EvidenceError, InputError, Outcome, usage
+from .settings import LENGTHS, NO_BATCH_LENGTHS
+
+
+def _joined(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+Json = Annotated[bool, typer.Option("--json", help="Answer as JSON, for scripts.")]
+
+
+def build_app() -> typer.Typer:
+    app = typer.Typer(
+        name="evidence",
+        help="Show that a fix works: any OpenAI-compatible server against mlx_lm, row by row.",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        no_args_is_help=True,
+    )
+    app.command("run")(_run)
+    app.command("compare")(_compare)
+    app.command("matrices")(_matrices)
+    return app
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command; the exit code (errors.EXIT_CODES)."""
+    as_json = "--json" in args
+    try:
+        outcome = build_app()(list(args) or ["--help"], prog_name="tools/evidence", standalone_mode=False)
+    except EvidenceError as error:
+        _print_error(error, as_json=as_json)
+        return EXIT_CODES[error.outcome]
+    except KeyboardInterrupt:
+        sys.stderr.write(f"interrupted. {NOTHING_WRITTEN}\n")
+        return 130
+    except BrokenPipeError:
+        return 141
+    except Exception as error:  # noqa: BLE001 - the edge
+        return _edge(error, as_json=as_json)
+    if isinstance(outcome, Outcome):
+        return EXIT_CODES[outcome]
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _run(
+    server: Annotated[str, typer.Option(help="'CMD with {port} {model} {args}', or a URL.")],
+    model: Annotated[Path, typer.Option(help="The model folder; mlx_lm reads it too.")],
+    baseline: Annotated[Optional[str], typer.Option(help="The same for the column before.")] = None,
+    flag: Annotated[Optional[list[str]], typer.Option(help="NAME='FLAG {n}', see `matrices`; repeatable.")] = None,
+    baseline_flag: Annotated[
+        Optional[list[str]], typer.Option(help="The baseline's flags; without any, those of --flag.")
+    ] = None,
+    matrix: Annotated[str, typer.Option(help="Names with commas, or all.")] = "all",
+    only: Annotated[str, typer.Option(help="Try only rows with this in their name.")] = "",
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the report and the logs.")] = Path("evidence"),
+    title: Annotated[Optional[str], typer.Option(help="The report's title.")] = None,
+    source: Annotated[Path, typer.Option(help="Checkout that the server was built from.")] = Path(),
+    baseline_source: Annotated[Optional[Path], typer.Option(help="The same for the baseline.")] = None,
+    lengths: Annotated[str, typer.Option(help="Prompt lengths of the length matrix.")] = _joined(LENGTHS),
+    no_batch_lengths: Annotated[str, typer.Option(help="Those of no-batch.")] = _joined(NO_BATCH_LENGTHS),
+    tokens: Annotated[int, typer.Option(min=8, help="Tokens of an answer.")] = 24,
+    batch_size: Annotated[int, typer.Option(min=2, help="Requests at once.")] = 8,
+    queue_depth: Annotated[int, typer.Option(min=2, help="The depth N of the queue matrix.")] = 3,
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each eos row.")] = 3,
+    model_id: Annotated[Optional[str], typer.Option(help="The model that requests name; else none.")] = None,
+    request_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds one request may take.")] = 120.0,
+    start_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds a server may take to start.")] = 300.0,
+    stop_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds it may take to stop.")] = 30.0,
+    lock_wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for another run's end.")] = 600.0,
+    lock_file: Annotated[Optional[Path], typer.Option(help="Lock that runs on one machine share.")] = None,
+    as_json: Json = False,
+) -> Outcome:
+    """Drive a server through the matrices; write evidence.md, evidence.json and junit.xml."""
+    from .evidence import Party, Wish, make_evidence
+    from .junit import render_junit
+    from .lock import LOCK_FILE
+    from .markdown import render_markdown
+    from .matrices import MATRICES
+    from .report import render
+    from .server import parse_target
+    from .settings import Settings
+    from .show import line, make_console, show_report, show_result
+
+    flags = _flags(flag or [])
+    after = Party(label="after", target=parse_target(server, flags), source=source)
+    before = None
+    if baseline is not None:
+        target = parse_target(baseline, _flags(baseline_flag) if baseline_flag else flags)
+        before = Party(label="before", target=target, source=baseline_source or source)
+    settings = Settings(
+        model=model.resolve(),
+        lengths=_numbers(lengths, "--lengths"),
+        no_batch_lengths=_numbers(no_batch_lengths, "--no-batch-lengths"),
+        n_tokens=tokens,
+        n_batch=batch_size,
+        n_queue=queue_depth,
+        n_runs=runs,
+        only=only,
+        model_id=model_id,
+        request_s=request_timeout,
+        start_s=start_timeout,
+        stop_s=stop_timeout,
+    )
+    wish = Wish(
+        settings=settings,
+        matrices=_names(matrix, list(MATRICES)),
+        after=after,
+        before=before,
+        title=title or f"{model.resolve().name} on {shlex.split(server)[0]}",
+        made_by=f"tools/evidence {shlex.join(sys.argv[1:])}",
+        folder=out,
+        lock_wait_s=lock_wait,
+        lock_file=lock_file or LOCK_FILE,
+    )
+    progress = make_console(is_error=True)
+    report = make_evidence(wish, lambda *said: show_result(progress, *said))
+    texts = {"evidence.json": render(report), "evidence.md": render_markdown(report), "junit.xml": render_junit(report)}
+    for name, text in texts.items():
+        (out / name).write_text(text, encoding="utf-8")
+    outcome = Outcome.DONE if report.conclusion.holds else Outcome.CHECK_FAILED
+    if as_json:
+        _print_json({"outcome": outcome.value, **msgspec.to_builtins(report)})
+        return outcome
+    console = make_console()
+    show_report(console, report)
+    line(console, f"Written: {', '.join(str(out / name) for name in texts)}; logs beside them.")
+    return outcome
+
+
+def _compare(
+    first: Annotated[Path, typer.Argument(help="An evidence.json.")],
+    second: Annotated[Path, typer.Argument(help="A later one.")],
+    as_json: Json = False,
+) -> Outcome:
+    """Say what changed between two reports; exit 1 where a row that passed does not any more."""
+    from .compare import SCHEMA, compare
+    from .report import parse
+    from .show import make_console, show_comparison
+
+    reports = []
+    for path in (first, second):
+        try:
+            reports.append(parse(path.read_text(encoding="utf-8"), source=str(path)))
+        except (OSError, UnicodeDecodeError) as error:
+            raise usage(f"{path} cannot be read: {error}") from error
+    comparison = compare(*reports)
+    outcome = Outcome.CHECK_FAILED if comparison.regressions else Outcome.DONE
+    if as_json:
+        _print_json({"schema": SCHEMA, "outcome": outcome.value, **msgspec.to_builtins(comparison)})
+    else:
+        show_comparison(make_console(), comparison)
+    return outcome
+
+
+def _matrices(as_json: Json = False) -> Outcome:
+    """List the matrices, what each shows and what it needs of a server."""
+    from .matrices import MATRICES
+    from .server import FLAGS
+    from .show import make_console, show_matrices
+
+    if as_json:
+        listed = [{"name": m.name, "shows": m.shows, "needs": m.needs} for m in MATRICES.values()]
+        _print_json({"schema": "evidence.matrices/1", "outcome": "done", "matrices": listed, "flags": FLAGS})
+    else:
+        show_matrices(make_console(), MATRICES, FLAGS)
+    return Outcome.DONE
+
+
+def _flags(given: Sequence[str]) -> dict[str, str]:
+    """Errors: usage for a name that no matrix knows, or a number without {n}."""
+    from .server import FLAGS
+
+    made = {}
+    for text in given:
+        name, equals, words = text.partition("=")
+        if not equals or name not in FLAGS:
+            raise usage(f"--flag {text!r} names none of {', '.join(FLAGS)}", "tools/evidence matrices")
+        if ("{n}" in FLAGS[name]) != ("{n}" in words):
+            wanted = "needs a place {n} for its number" if "{n}" in FLAGS[name] else "has no number {n}"
+            raise usage(f"--flag {text!r}: {name} {wanted}")
+        made[name] = words
+    return made
+
+
+def _names(text: str, known: Sequence[str]) -> tuple[str, ...]:
+    """The matrices asked for, in the order in which they run."""
+    asked = [name.strip() for name in text.split(",") if name.strip()]
+    if asked == ["all"]:
+        return tuple(known)
+    unknown = [name for name in asked if name not in known]
+    if unknown or not asked:
+        raise usage(
+            f"--matrix {text!r}: there is no matrix {unknown[0] if unknown else ''!r}", "tools/evidence matrices"
+        )
+    return tuple(name for name in known if name in asked)
+
+
+def _numbers(text: str, option: str) -> tuple[int, ...]:
+    try:
+        numbers = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        numbers = ()
+    if not numbers or min(numbers) < 1:
+        raise usage(f"{option} {text!r} is no list of numbers from 1 on, as in 1,33,200")
+    return numbers
+
+
+def _print_json(fields: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(fields, indent=2, ensure_ascii=False) + "\n")
+
+
+def _print_error(error: EvidenceError, *, as_json: bool) -> None:
+    """What happened, what is unchanged, what to do next: on standard error, or as JSON on standard output."""
+    if as_json:
+        _print_json(
+            {
+                "schema": "evidence.error/1",
+                "outcome": error.outcome.value,
+                "exit_code": EXIT_CODES[error.outcome],
+                "reasons": error.reasons,
+                "state": error.state,
+                "next": error.next_steps,
+            }
+        )
+        return
+    colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    red, bold, plain = ("\033[31m", "\033[1m", "\033[0m") if colour else ("", "", "")
+    lines = [f"{red}{error.outcome.value}{plain}: {error.reasons[0] if error.reasons else ''}"]
+    lines += [f"  - {reason}" for reason in error.reasons[1:]]
+    lines.append(error.state)
+    if error.next_steps:
+        lines += [f"{bold}Next:{plain}", *(f"  {step}" for step in error.next_steps)]
+    sys.stderr.write("\n".join(lines) + "\n")
+
+
+def _edge(error: Exception, *, as_json: bool) -> int:
+    say = getattr(error, "format_message", None)
+    if callable(say):
+        context = getattr(error, "ctx", None)
+        steps = [f"{context.command_path} --help" if context is not None else "tools/evidence --help"]
+        _print_error(InputError(Outcome.USAGE, str(say()) or "a command is missing", next_steps=steps), as_json=as_json)
+        return EXIT_CODES[Outcome.USAGE]
+    import traceback
+
+    traceback.print_exception(error)
+    _print_error(BugError(f"{type(error).__name__}: {error}"), as_json=as_json)
+    return EXIT_CODES[Outcome.BUG]
