@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-from acceptance.report import Ending, Report, Row
+import signal
+import subprocess
+from pathlib import Path
 
-from tests.acceptance.conftest import SOUND, Judged
+import pytest
+from acceptance.report import Ending, Report, Row, parse
+
+from tests.acceptance.conftest import ROOT, SOUND, Judged
 
 FAULTS = {
     "wrong-eos": ("eos", "nested config", "the text goes on after token"),
@@ -86,3 +90,29 @@ def test_what_a_server_has_no_flag_for_does_not_apply_and_what_this_machine_cann
     reasons = set(details(report, Ending.DOES_NOT_APPLY).values())
     assert "the server is a URL, so it cannot be started with other flags" in reasons
     assert "the server cannot be started with another model folder" in reasons
+
+
+def test_an_interrupted_run_ends_its_server_and_keeps_the_rows_that_it_made(tiny_model: Path, tmp_path: Path) -> None:
+    limits = ["--request-timeout", "60", "--stop-timeout", "0.5", "--lock-file", str(tmp_path / "lock")]
+    amount = ["--matrix", "length", "--lengths", "33,129", "-o", str(tmp_path / "out")]
+    words = [
+        "run",
+        "--server",
+        f"{SOUND} --fault hang".replace("{args}", ""),
+        "--model",
+        str(tiny_model),
+        *amount,
+        *limits,
+    ]
+    tool = subprocess.Popen(
+        [str(ROOT / "tools/evidence"), *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with tool:
+        assert tool.stderr is not None
+        assert "33 tokens" in tool.stderr.readline()
+        tool.send_signal(signal.SIGINT)
+        out, _ = tool.communicate(timeout=60)
+    assert tool.returncode == 1, out
+    report = parse((tmp_path / "out" / "evidence.json").read_text(), source="evidence.json")
+    assert details(report, Ending.PASSED).keys() == {"33 tokens"}
+    assert not report.conclusion.holds and report.conclusion.text.startswith("interrupted, so rows are missing")

@@ -65,38 +65,46 @@ def make_evidence(wish: Wish, on_row: OnRow) -> Report:
 
 
 def judge_sides(wish: Wish, reference: Reference, on_row: OnRow) -> Report:
-    """Judge before and after against a reference that is running."""
+    """Judge before and after against a reference that is running.
+
+    An interrupt (Ctrl-C) ends the server and the judging; the report has the rows made so far and does not hold.
+    """
     facts = reference.facts()
     inputs = _describe(wish)
-    judged = [
-        (party, *_judge_party(wish, party, reference, on_row))
-        for party in (wish.before, wish.after)
-        if party is not None
-    ]
-    sides = [side for _, side, _ in judged]
-    after = judged[-1][2]
-    before = judged[0][2] if wish.before else {}
+    parties = [party for party in (wish.before, wish.after) if party is not None]
+    judged: dict[str, tuple[Side, Results]] = {}
+    is_whole = True
+    for party in parties:
+        if is_whole:
+            side, results, is_whole = _judge_party(wish, party, reference, on_row)
+            judged[party.label] = side, results
+        else:
+            judged[party.label] = Side(label=party.label, subject=party.target.subject), {}
+    after, results = judged[wish.after.label]
+    before, results_before = judged[wish.before.label] if wish.before else (None, {})
     rows = tuple(
-        Row(matrix=matrix, case=case, before=before.get((matrix, case)), after=result)
-        for (matrix, case), result in after.items()
+        Row(matrix=matrix, case=case, before=results_before.get((matrix, case)), after=results.get((matrix, case)))
+        for matrix, case in dict.fromkeys([*results, *results_before])
     )
-    unproven = machine.machine_rows(facts, sides[-1])
+    unproven = machine.machine_rows(facts, after)
     return Report(
         title=wish.title,
         made_by=wish.made_by,
         made_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        conclusion=_conclude(rows, unproven),
+        conclusion=_conclude(rows, unproven, is_whole=is_whole),
         machine=machine.read_machine(facts),
         inputs=inputs,
-        before=sides[0] if wish.before else None,
-        after=sides[-1],
+        before=before,
+        after=after,
         shows={name: MATRICES[name].shows for name in wish.matrices} | {machine.MATRIX: machine.SHOWS},
         rows=(*rows, *unproven),
     )
 
 
-def _judge_party(wish: Wish, party: Party, reference: Reference, on_row: OnRow) -> tuple[Side, Results]:
+def _judge_party(wish: Wish, party: Party, reference: Reference, on_row: OnRow) -> tuple[Side, Results, bool]:
+    """The side, its results, and whether they are all there."""
     results: Results = {}
+    is_whole = True
 
     def keep(matrix: Matrix, case: Case, result: Result) -> None:
         results[matrix.name, case.name] = result
@@ -107,7 +115,10 @@ def _judge_party(wish: Wish, party: Party, reference: Reference, on_row: OnRow) 
     with tempfile.TemporaryDirectory(prefix="evidence-") as scratch:
         inputs = Inputs(reference, wish.settings, Path(scratch).resolve(), frozenset(party.target.flags))
         judge = Judge(party.target, inputs, log)
-        asyncio.run(judge.judge([MATRICES[name] for name in wish.matrices], keep))
+        try:
+            asyncio.run(judge.judge([MATRICES[name] for name in wish.matrices], keep))
+        except KeyboardInterrupt:
+            is_whole = False
     commit, is_dirty = read_commit(party.source)
     side = Side(
         label=party.label,
@@ -118,7 +129,7 @@ def _judge_party(wish: Wish, party: Party, reference: Reference, on_row: OnRow) 
         artefacts=read_artefacts(party.target.words or ()),
         notes=tuple(judge.notes),
     )
-    return side, results
+    return side, results, is_whole
 
 
 def _describe(wish: Wish) -> dict[str, str]:
@@ -128,6 +139,7 @@ def _describe(wish: Wish) -> dict[str, str]:
         "model": str(settings.model),
         "model files (sha256 of all)": snapshot_id(settings.model),
         "matrices": ", ".join(wish.matrices),
+        "rows": f"those with {settings.only!r} in their name" if settings.only else "all",
         "lengths": ", ".join(map(str, settings.lengths)),
         "no-batch lengths": ", ".join(map(str, settings.no_batch_lengths)),
         "tokens an answer": str(settings.n_tokens),
@@ -143,7 +155,7 @@ def _describe(wish: Wish) -> dict[str, str]:
     return made
 
 
-def _conclude(rows: Sequence[Row], unproven: Sequence[Row]) -> Conclusion:
+def _conclude(rows: Sequence[Row], unproven: Sequence[Row], *, is_whole: bool) -> Conclusion:
     """Good news is a row that passed and none that failed, after; before may be as it likes."""
     after = [row.after for row in rows]
     failed = [f"{row.matrix} ({row.case})" for row in rows if row.after and row.after.ending is Ending.FAILED]
@@ -157,7 +169,9 @@ def _conclude(rows: Sequence[Row], unproven: Sequence[Row]) -> Conclusion:
         broken = [f"{row.matrix} ({row.case})" for row in rows if row.before and row.before.ending is Ending.FAILED]
         said += f". before: passed {tally(row.before for row in rows)}"
         said += f"; failed: {_some(broken)}" if broken else ""
-    return Conclusion(holds=has_passed and not failed, text=f"{said}.")
+    if not is_whole:
+        said = f"interrupted, so rows are missing. {said}"
+    return Conclusion(holds=has_passed and not failed and is_whole, text=f"{said}.")
 
 
 def _some(names: Sequence[str], most: int = 6) -> str:

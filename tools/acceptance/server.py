@@ -40,15 +40,11 @@ class Launch(NamedTuple):
 
 
 class Target(NamedTuple):
-    """How a side is started. words: the command, or None for the URL that is there."""
+    """How a side is started. subject: as it was given. words: the command, or None for a URL that is there."""
 
+    subject: str
     words: tuple[str, ...] | None
-    url: str
     flags: Mapping[str, str]
-
-    @property
-    def subject(self) -> str:
-        return shlex.join(self.words) if self.words is not None else self.url
 
     def argv(self, launch: Launch, port: int) -> list[str]:
         assert self.words is not None
@@ -79,7 +75,7 @@ def parse_target(text: str, flags: Mapping[str, str]) -> Target:
     Errors: usage where the command has no {port}, or flags but no {args} to put them.
     """
     if text.startswith(("http://", "https://")):
-        return Target(None, text.rstrip("/"), flags)
+        return Target(text.rstrip("/"), None, flags)
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
@@ -88,7 +84,7 @@ def parse_target(text: str, flags: Mapping[str, str]) -> Target:
         raise usage(f"the command {text!r} has no {{port}}", "'CMD --port {port} --model {model} {args}'")
     if flags and "{args}" not in words:
         raise usage(f"the command {text!r} has no word {{args}}, so --flag has no place", "put {args} at its end")
-    return Target(words, "", flags)
+    return Target(text, words, flags)
 
 
 class Server:
@@ -135,7 +131,7 @@ async def running(
     Errors: NotStarted where it ends, or does not answer within `start_s`.
     """
     if target.words is None:
-        server = Server(target.url, None, log, notes)
+        server = Server(target.subject, None, log, notes)
         await _wait_until_ready(server, start_s)
         yield server
         return
