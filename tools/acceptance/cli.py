@@ -188,15 +188,15 @@ def _matrices(as_json: Json = False) -> Outcome:
 
 def _flags(given: Sequence[str]) -> dict[str, str]:
     """Errors: usage for a name that no matrix knows, or a number without {n}."""
-    from .server import FLAGS
+    from .server import FLAGS, NUMBERED_FLAGS
 
     made = {}
     for text in given:
         name, equals, words = text.partition("=")
         if not equals or name not in FLAGS:
             raise usage(f"--flag {text!r} names none of {', '.join(FLAGS)}", "tools/evidence matrices")
-        if ("{n}" in FLAGS[name]) != ("{n}" in words):
-            wanted = "needs a place {n} for its number" if "{n}" in FLAGS[name] else "has no number {n}"
+        if (name in NUMBERED_FLAGS) != ("{n}" in words):
+            wanted = "needs a place {n} for its number" if name in NUMBERED_FLAGS else "has no number {n}"
             raise usage(f"--flag {text!r}: {name} {wanted}")
         made[name] = words
     return made

@@ -92,7 +92,7 @@ def judge_sides(wish: Wish, reference: Reference, on_row: OnRow) -> Report:
         made_by=wish.made_by,
         made_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         conclusion=_conclude(rows, unproven, is_whole=is_whole),
-        machine=machine.read_machine(facts),
+        machine=machine.read_machine({**facts.versions, "device": facts.device}),
         inputs=inputs,
         before=before,
         after=after,
@@ -105,6 +105,7 @@ def _judge_party(wish: Wish, party: Party, reference: Reference, on_row: OnRow) 
     """The side, its results, and whether they are all there."""
     results: Results = {}
     is_whole = True
+    commit, is_dirty = read_commit(party.source)
 
     def keep(matrix: Matrix, case: Case, result: Result) -> None:
         results[matrix.name, case.name] = result
@@ -119,7 +120,6 @@ def _judge_party(wish: Wish, party: Party, reference: Reference, on_row: OnRow) 
             asyncio.run(judge.judge([MATRICES[name] for name in wish.matrices], keep))
         except KeyboardInterrupt:
             is_whole = False
-    commit, is_dirty = read_commit(party.source)
     side = Side(
         label=party.label,
         subject=party.target.subject,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from .reference import SnapshotFacts
 from .report import Artefact, Ending, Machine, Result, Row, Side
@@ -13,12 +13,13 @@ SHOWS = "what only a Mac with the port can show"
 PORT_PREFIX = "/opt/local/"
 
 
-def read_machine(facts: SnapshotFacts) -> Machine:
+def read_machine(versions: Mapping[str, str]) -> Machine:
+    """This machine. versions: of whatever the rows were compared with, by name."""
     return Machine(
         platform=platform.platform(),
         processor=platform.processor() or platform.machine(),
         python=platform.python_version(),
-        versions={**facts.versions, "device": facts.device},
+        versions=dict(versions),
     )
 
 

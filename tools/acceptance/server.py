@@ -26,10 +26,12 @@ POLL_S = 0.05
 _TAIL_LINES = 3
 FLAGS = {
     "no_batch": "one sequence at a time",
-    "max_batch": "{n} sequences run at once",
-    "queue_depth": "{n} requests may wait",
+    "max_batch": "N sequences run at once",
+    "queue_depth": "N requests may wait",
     "queue_unbounded": "any number of requests may wait",
 }
+NUMBERED_FLAGS = frozenset({"max_batch", "queue_depth"})
+"""Flags with a place {n} for their number."""
 
 
 class Launch(NamedTuple):

@@ -14,7 +14,7 @@ from .matrix import Bench, Case, Check, Inputs, Matrix
 
 
 def length_case(n_tokens: int, launch: Launch) -> Case:
-    return Case(f"{n_tokens} tokens", launch, _check_of(n_tokens))
+    return Case(f"{n_tokens} token{'s' * (n_tokens > 1)}", launch, _check_of(n_tokens))
 
 
 def _check_of(n_tokens: int) -> Check:
