@@ -26,9 +26,7 @@ def test_our_server_passes(judged: Judged, matrix: str, only: str) -> None:
 def test_a_run_writes_markdown_json_and_junit_and_exits_0(tiny_model: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     flags = [word for name, flag in FLAGS.items() for word in ("--flag", f"{name}={flag}")]
-    amount = (
-        "--matrix batch,length,no-batch --lengths 1,33,257 --no-batch-lengths 33 --tokens 16 --batch-size 4".split()
-    )
+    amount = "--matrix batch,length,no-batch --lengths 1,257 --no-batch-lengths 33 --tokens 12 --batch-size 4".split()
     limits = ["--request-timeout", "30", "--start-timeout", "60", "--lock-file", str(tmp_path / "lock")]
     done = subprocess.run(
         [ROOT / "tools/evidence", "run", "--server", OURS, "--model", tiny_model, *flags, *amount, *limits, "-o", out],
@@ -39,9 +37,8 @@ def test_a_run_writes_markdown_json_and_junit_and_exits_0(tiny_model: Path, tmp_
     )
     assert done.returncode == 0, done.stdout + done.stderr
     report = parse((out / "evidence.json").read_text(), source="evidence.json")
-    assert [row.matrix for row in report.rows] == ["length"] * 2 + ["no-batch"] * 2 + ["batch"] * 5 + [
-        "this machine"
-    ] * 3
+    in_order = [row.matrix for row in report.rows]
+    assert in_order == ["length"] * 2 + ["no-batch"] * 2 + ["batch"] * 5 + ["this machine"] * 3
     assert all(row.after and row.after.ending is Ending.PASSED for row in report.rows[:-3])
     assert len(report.after.commit) == 40 and report.after.artefacts
     assert {"mlx", "mlx-lm"} <= report.machine.versions.keys()

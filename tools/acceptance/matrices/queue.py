@@ -16,7 +16,7 @@ from typing import Any
 from ..client import Answer, Ongoing
 from ..expected import Expected, Prompt
 from ..server import Launch
-from ..verdict import Differs, Refused, require_text
+from ..verdict import Differs, DoesNotApply, Refused, require_text
 from .matrix import Bench, Case, Check, Inputs, Matrix
 from .pace import context_of, measure_pace
 from .prompts import short_prompt
@@ -24,7 +24,7 @@ from .prompts import short_prompt
 N_RUNNING = 2
 N_TOO_MANY = 2
 N_UNBOUNDED = 24
-HOLD_S = 2.0
+HOLD_S = 1.0
 MOST_HELD_TOKENS = 1024
 N_WAITING_TOKENS = 4
 
@@ -34,36 +34,54 @@ def _check_of(depth: int | None, n_running: int) -> Check:
 
     async def check(bench: Bench) -> str:
         pace = await measure_pace(bench)
-        n_held = pace.tokens_in(HOLD_S, least=8, most=min(MOST_HELD_TOKENS, context_of(bench) - 64))
-        n_waiting = N_UNBOUNDED if depth is None else depth + N_TOO_MANY
-        held = [short_prompt(bench.reference, seed=3000 + index) for index in range(n_running)]
-        waiting = [short_prompt(bench.reference, seed=3100 + index) for index in range(n_waiting)]
-        expected_held = [bench.reference.generate(prompt, n_held) for prompt in held]
-        expected = [bench.reference.generate(prompt, N_WAITING_TOKENS) for prompt in waiting]
-        holders = [bench.client.begin(prompt, n_held, stream=True) for prompt in held]
-        for ongoing in holders:
-            await ongoing.reach(ongoing.begun, limit_s=bench.settings.request_s)
-        asked = [bench.client.begin(prompt, N_WAITING_TOKENS, stream=False) for prompt in waiting]
-        refusals = await _refusals(asked, 0 if depth is None else N_TOO_MANY, holders)
-        _require_texts(expected_held, held, await _all(holders), what="a running request")
-        answers = await _all(asked)
-        _require_count(refusals, answers, depth)
-        _require_texts(expected, waiting, answers, what="a waiting request")
-        return _said(depth, n_running, n_waiting - len(refusals), len(refusals))
+        # A holder must outlast the beginning of the others, each of which may take as long as all together alone.
+        hold_s = 2 * (HOLD_S + 3 * n_running * pace.first_s)
+        most = min(MOST_HELD_TOKENS, context_of(bench) - 64)
+        n_held = pace.tokens_in(hold_s, least=16, most=most)
+        for n_tokens in dict.fromkeys((n_held, min(4 * n_held, most))):
+            said = await _overfill(bench, depth, n_running, n_tokens, refusal_s=1 + 5 * pace.first_s)
+            if said:
+                return said
+            await bench.client.leave_all()
+        raise DoesNotApply(f"so fast a server ends {n_held} tokens before it could be seen to refuse anybody")
 
     return check
 
 
-async def _refusals(asked: list[Ongoing], n_wanted: int, holders: list[Ongoing]) -> list[Refused]:
-    """Those that were refused while every running place was still held."""
+async def _overfill(bench: Bench, depth: int | None, n_running: int, n_held: int, *, refusal_s: float) -> str:
+    """Hold every running place, ask for too many, and require what was promised; "" where a holder ended too early.
+
+    refusal_s: a refusal must come within so long.
+    """
+    n_waiting = N_UNBOUNDED if depth is None else depth + N_TOO_MANY
+    held = [short_prompt(bench.reference, seed=3000 + index) for index in range(n_running)]
+    waiting = [short_prompt(bench.reference, seed=3100 + index) for index in range(n_waiting)]
+    expected_held = [bench.reference.generate(prompt, n_held) for prompt in held]
+    expected = [bench.reference.generate(prompt, N_WAITING_TOKENS) for prompt in waiting]
+    holders = [bench.client.begin(prompt, n_held, stream=True) for prompt in held]
+    for ongoing in holders:
+        await ongoing.reach(ongoing.begun, limit_s=bench.settings.request_s)
+    asked = [bench.client.begin(prompt, N_WAITING_TOKENS, stream=False) for prompt in waiting]
+    refusals = await _refusals(asked, 0 if depth is None else N_TOO_MANY, holders, refusal_s)
+    if any(ongoing.task.done() for ongoing in holders) and len(refusals) < N_TOO_MANY:
+        return ""
+    _require_texts(expected_held, held, await _all(holders), what="a running request")
+    answers = await _all(asked)
+    _require_count(refusals, answers, depth)
+    _require_texts(expected, waiting, answers, what="a waiting request")
+    return _said(depth, n_running, n_waiting - len(refusals), len(refusals))
+
+
+async def _refusals(asked: list[Ongoing], n_wanted: int, holders: list[Ongoing], limit_s: float) -> list[Refused]:
+    """Those that come within the limit and while every running place is held."""
     tasks = {ongoing.task for ongoing in asked}
     holding = {ongoing.task for ongoing in holders}
-    while not any(task.done() for task in holding):
-        done = [task for task in tasks if task.done()]
-        if n_wanted and len(done) >= n_wanted:
+    deadline_s = time.monotonic() + limit_s
+    while not any(task.done() for task in holding) and (left_s := deadline_s - time.monotonic()) > 0:
+        if sum(task.done() for task in tasks) >= n_wanted:
             break
-        open_ = [task for task in tasks if not task.done()]
-        await asyncio.wait({*open_, *holding}, return_when=asyncio.FIRST_COMPLETED)
+        open_ = {task for task in tasks if not task.done()}
+        await asyncio.wait(open_ | holding, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
     found = []
     for task in tasks:
         error = task.exception() if task.done() and not task.cancelled() else None
