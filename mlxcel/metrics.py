@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -68,9 +68,12 @@ class _EngineCollector(Collector):
 class ServerMetrics:
     """The registry of one server; nothing is global."""
 
-    def __init__(self, read_engine: Callable[[], EngineStats]) -> None:
+    def __init__(self, read_engine: Callable[[], EngineStats], read_tokenizing: Callable[[], float] = float) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(_EngineCollector(read_engine))
+        Gauge(
+            "mlxcel_tokenizing", "Requests whose prompt is being tokenised, or waits for it", registry=self.registry
+        ).set_function(read_tokenizing)
         self.requests = Counter(
             "mlxcel_requests",
             "Requests that ended, by route and HTTP status or finish reason",

@@ -14,7 +14,10 @@ from mlxcel.config.settings import ServeSettings
 def make_app(service: Service, settings: ServeSettings) -> Starlette:
     """The application over a service."""
     intake = Intake(service, settings)
-    return Starlette(
+    app = Starlette(
         routes=[*completions.routes(service, intake), *models.routes(service), *status.routes(service)],
         exception_handlers=dict(EXCEPTION_HANDLERS),
     )
+    # A path is served or it is not: no redirects to one without a slash.
+    app.router.redirect_slashes = False
+    return app

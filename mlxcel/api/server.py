@@ -29,6 +29,7 @@ BACKLOG = 1024
 IDLE_CONNECTION_S = 75
 FLUSH_S = 2.0
 """How long responses may still be written once their tickets have ended."""
+FLUSH_INTERVAL_S = 0.01
 WATCH_INTERVAL_S = 0.5
 
 
@@ -160,20 +161,24 @@ class Server:
             log.warning("a model call or the load still runs; leaving without waiting for it")
 
     async def _all_ended(self) -> None:
-        """Until every ticket ended, or the engine did (it ends its tickets itself)."""
+        """Until every ticket ended (a broken engine ends its tickets itself) and every request was answered."""
         ended = asyncio.create_task(self._service.tickets.all_ended())
         try:
             while not ended.done():
                 await asyncio.wait([ended], timeout=WATCH_INTERVAL_S)
                 self._watch_step()
+            await self._all_answered()
         finally:
             ended.cancel()
 
+    async def _all_answered(self) -> None:
+        while self._web.n_requests:
+            await asyncio.sleep(FLUSH_INTERVAL_S)
+
     async def _flush(self) -> None:
         """Let the last frames reach their clients."""
-        deadline = time.monotonic() + FLUSH_S
-        while self._web.n_requests and time.monotonic() < deadline:
-            await asyncio.sleep(0.01)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._all_answered(), FLUSH_S)
 
 
 class _Web(uvicorn.Server):

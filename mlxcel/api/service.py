@@ -20,7 +20,7 @@ from mlxcel.api.wire.requests import GenerationFields
 from mlxcel.core import Request, SamplingParams
 from mlxcel.engine.loop import Engine
 from mlxcel.engine.tickets import Tickets
-from mlxcel.errors import ContextLengthExceeded, EngineDead, InputError, NotReady, UnknownModel
+from mlxcel.errors import ContextLengthExceeded, EngineDead, InputError, NotReady, UnknownModel, all_places_taken
 from mlxcel.metrics import ServerMetrics
 from mlxcel.model.tokenizer import Tokenizer
 from mlxcel.text.stream import TextStream
@@ -58,11 +58,13 @@ class ServedModel:
 class Service:
     """The engine with everything around it that a request needs."""
 
-    def __init__(self, model: ServedModel, engine: Engine) -> None:
+    def __init__(self, model: ServedModel, engine: Engine, *, n_places: int | None) -> None:
         self.model = model
+        self._n_places = n_places
+        self._n_tokenizing = 0
         self.engine = engine
         self.tickets = Tickets(engine.submit, engine.cancel)
-        self.metrics = ServerMetrics(lambda: engine.stats)
+        self.metrics = ServerMetrics(lambda: engine.stats, lambda: self._n_tokenizing)
         self.is_draining = False
         self.tokenizer: Tokenizer | None = None
         """Set by the engine's build before the engine is ready."""
@@ -93,10 +95,26 @@ class Service:
                 param="model",
             )
 
-    async def tokenize(self, call: Callable[[Tokenizer], T]) -> T:
-        """Run a tokenizer call on the tokenizer's thread."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._tokenizing, call, self._loaded_tokenizer)
+    async def tokenize(self, text: str, call: Callable[[Tokenizer], T]) -> T:
+        """Run a call that tokenises `text` on the tokenizer's thread. Cancelled before its turn, it never runs.
+
+        Errors: ContextLengthExceeded for a text that is hopelessly long, ServerBusy when every place is taken.
+        """
+        tokenizer = self._loaded_tokenizer
+        if (fewest := tokenizer.fewest_tokens(text)) > self.model.context_tokens:
+            raise ContextLengthExceeded(
+                f"the prompt has at least {fewest} tokens, but the model's context holds {self.model.context_tokens} "
+                "in all; nothing was generated. Shorten the prompt",
+                param="prompt",
+            )
+        if self._n_places is not None and len(self.tickets) + self._n_tokenizing >= self._n_places:
+            raise all_places_taken(self._n_places)
+        self._n_tokenizing += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._tokenizing, call, tokenizer)
+        finally:
+            self._n_tokenizing -= 1
 
     async def generate(
         self, prompt: list[int], fields: GenerationFields, limit: int | None, *, default_tokens: int | None = None

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+
+T = TypeVar("T")
 
 EVENT_STREAM = "text/event-stream; charset=utf-8"
 
@@ -26,6 +30,29 @@ async def cancelling_on_disconnect(receive: Receive, cancel: Callable[[], None])
         yield
     finally:
         watcher.cancel()
+
+
+async def unless_client_leaves(receive: Receive, work: Awaitable[T]) -> T:
+    """The work's result; if the client goes away first the work is cancelled. The body must have been read.
+
+    Errors: ClientDisconnect once it went away, and whatever the work raises.
+    """
+    task = asyncio.ensure_future(work)
+    has_left = False
+
+    def leave() -> None:
+        nonlocal has_left
+        has_left = True
+        task.cancel()
+
+    try:
+        async with cancelling_on_disconnect(receive, leave):
+            return await task
+    except asyncio.CancelledError:
+        task.cancel()
+        if has_left:
+            raise ClientDisconnect from None
+        raise
 
 
 class EventStream(Response):

@@ -5,11 +5,16 @@ Nothing here imports mlx: each command imports what it runs, so that `--help` an
 
 from __future__ import annotations
 
-from mlxcel.cli.exits import guarded
+from mlxcel.cli.exits import guarded, open_standard_files
 
 
 def main() -> None:
     """Run the `mlxcel` command."""
-    from mlxcel.cli.commands import app
+    open_standard_files()
 
-    guarded(app)
+    def run() -> None:
+        from mlxcel.cli.commands import app
+
+        app()
+
+    guarded(run)

@@ -111,9 +111,19 @@ def generate(
     from mlxcel.cli.local import generate as run
 
     settings = resolve({"model": model}, os.environ, config).settings
-    text = sys.stdin.read() if prompt == "-" else prompt
+    text = _prompt_text(prompt)
     sampling = Sampling(temperature, top_p, top_k, min_p, seed)
     leave(run(settings, text, max_tokens=max_tokens, sampling=sampling, is_chat=chat))
+
+
+def _prompt_text(prompt: str) -> str:
+    """The prompt itself, or stdin for "-". Errors: InputError for bytes that are no UTF-8."""
+    try:
+        text = sys.stdin.read() if prompt == "-" else prompt
+        text.encode()
+    except UnicodeError as error:
+        raise InputError(f"the prompt is not UTF-8: {error}; nothing was generated", param="prompt") from error
+    return text
 
 
 @app.command()

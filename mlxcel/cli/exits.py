@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -33,13 +35,50 @@ def exit_code_of(error: MlxcelError) -> int:
     return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
 
 
-def guarded(call: Callable[[], None]) -> None:
-    """Run `call`; an error of ours becomes one line on stderr and its exit code."""
+READER_LEFT = 141
+"""As a shell reports a program that SIGPIPE ended."""
+OUTPUT_FAILED = 74
+"""EX_IOERR of sysexits(3)."""
+
+
+def guarded(call: Callable[[], None]) -> NoReturn:
+    """Run `call` and leave with its exit code; an error becomes one line on stderr."""
     try:
         call()
     except MlxcelError as error:
-        sys.stderr.write(f"mlxcel: {error.message}\n")
+        say(error.message)
         leave(exit_code_of(error))
+    except SystemExit as end:
+        leave(end.code if isinstance(end.code, int) else 0 if end.code is None else 1)
+    except BrokenPipeError:
+        leave(READER_LEFT)
+    except OSError as error:
+        say(f"reading or writing failed: {error}; what was written is not whole. Make room, or write elsewhere")
+        leave(OUTPUT_FAILED)
+    except Exception as error:  # noqa: BLE001 - the edge of the program
+        traceback.print_exc()
+        bug = BugError(f"a fault of ours ({type(error).__name__}). Report it with the lines above")
+        say(bug.message)
+        leave(exit_code_of(bug))
+    leave(0)
+
+
+def say(text: str) -> None:
+    """A line for the person on stderr; a log that cannot be written must not end a server."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"mlxcel: {text}\n")
+        sys.stderr.flush()
+
+
+def open_standard_files() -> None:
+    """Put /dev/null where stdin, stdout or stderr is closed: else the next file opened would take its number."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
 
 
 def leave_quietly_on_signals() -> None:
@@ -54,6 +93,9 @@ def leave(code: int) -> NoReturn:
     A model call that hangs would block an ordinary exit, and MLX's stream threads can abort one; both would
     spoil the exit code that launchd acts on.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            code = code or OUTPUT_FAILED if stream is sys.stdout else code
     os._exit(code)

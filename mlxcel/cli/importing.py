@@ -15,7 +15,8 @@ from mlxcel.gguf.conversion import import_gguf
 def run(source: Path, target: Path, *, dequantize: bool, float16_norms: bool, as_json: bool) -> None:
     """Import and report. Errors: those of `import_gguf`."""
     columns = (TextColumn("importing"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("import", total=None)
         report = import_gguf(
             source,

@@ -22,7 +22,7 @@ from mlxcel.text.stream import TextStream
 if TYPE_CHECKING:
     from types import FrameType
 
-INTERRUPTED = 130
+NEW_CONVERSATION = "/new"
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,14 @@ def chat(settings: ServeSettings, *, system: str | None, max_tokens: int | None,
     """A conversation on the terminal; returns the exit code."""
     sys.stderr.write("loading ...\n")
     model = LocalModel(settings)
-    sys.stderr.write(f"{model.served.id} is ready. Ctrl-C stops an answer, Ctrl-D ends.\n")
-    messages: list[Message] = [] if system is None else [{"role": "system", "content": system}]
+    sys.stderr.write(f"{model.served.id} is ready. Ctrl-C stops an answer, /new starts afresh, Ctrl-D ends.\n")
+    opening: list[Message] = [] if system is None else [{"role": "system", "content": system}]
+    messages = opening
     while (line := _ask()) is not None:
         if not line.strip():
+            continue
+        if line.strip() == NEW_CONVERSATION:
+            messages = opening
             continue
         asked = [*messages, {"role": "user", "content": line}]
         try:
@@ -128,7 +132,7 @@ def chat(settings: ServeSettings, *, system: str | None, max_tokens: int | None,
             params = sampling.params(model.served.sampling)
             answer = _show(model.pieces(ids, max_tokens=max_tokens, sampling=params))
         except InputError as error:
-            sys.stderr.write(f"{error.message}\n")
+            sys.stderr.write(f"{error.message}. {NEW_CONVERSATION} starts a conversation afresh\n")
             continue
         messages = [*asked, {"role": "assistant", "content": answer}]
     return 0

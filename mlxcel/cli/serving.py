@@ -13,9 +13,11 @@ from mlxcel.api.app import make_app
 from mlxcel.api.server import Server, bind
 from mlxcel.api.service import Service
 from mlxcel.cli.compose import Loaded, checkpoint_of, make_engine, served_model
+from mlxcel.cli.exits import say
 from mlxcel.config.settings import ServeSettings
 from mlxcel.core import Event
 from mlxcel.engine.runner import ModelRunner, Runner
+from mlxcel.kv.pool import pool_capacity
 from mlxcel.model.load import LoadedModel
 
 
@@ -45,7 +47,7 @@ async def _serve(settings: ServeSettings, runner_of: Callable[[LoadedModel], Run
     host, port = listener.getsockname()[:2]
     model = served_model(settings, checkpoint)
     loop = asyncio.get_running_loop()
-    _say(f"loading {model.id} from {checkpoint.folder}")
+    say(f"loading {model.id} from {checkpoint.folder}")
 
     def post(events: list[Event]) -> None:
         loop.call_soon_threadsafe(service.tickets.deliver, events)
@@ -53,24 +55,19 @@ async def _serve(settings: ServeSettings, runner_of: Callable[[LoadedModel], Run
     def on_loaded(loaded: Loaded) -> None:
         service.tokenizer = loaded.tokenizer
         if not loaded.is_batching and not settings.no_batch:
-            _say("this model is served one request at a time: its batched path does not give the same text")
+            say("this model is served one request at a time: its batched path does not give the same text")
 
     def on_change() -> None:
         loop.call_soon_threadsafe(server.engine_changed)
 
     def on_ready() -> None:
-        _say(f"serving {model.id} on http://{host}:{port} (loaded in {time.monotonic() - started_s:.1f} s)")
+        say(f"serving {model.id} on http://{host}:{port} (loaded in {time.monotonic() - started_s:.1f} s)")
 
     engine = make_engine(settings, checkpoint, post=post, on_loaded=on_loaded, on_change=on_change, runner_of=runner_of)
-    service = Service(model, engine)
+    service = Service(model, engine, n_places=pool_capacity(settings.batch_rows, settings.queue_depth))
     server = Server(service, make_app(service, settings), settings, listener, on_ready)
     try:
         await server.run()
     finally:
         service.close()
-    _say("stopped")
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"mlxcel: {text}\n")
-    sys.stderr.flush()
+    say("stopped")

@@ -93,7 +93,7 @@ def _read_toml(path: Path, *, is_required: bool) -> dict[str, Any]:
         if not is_required:
             return {}
         raise ConfigError(f"{path} does not exist; nothing was started. Name a config file that does") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} cannot be read: {error}; nothing was started. Mend that line") from error
 
 
@@ -129,6 +129,8 @@ def converted(key: str, value: Any, origin: str) -> Any:
     if kind.startswith("str"):
         if not isinstance(value, str) or not value:
             raise refuse("a text")
+        if not value.isprintable() or (not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value)):
+            raise refuse("a text that can be shown")
         return value
     number = _number(value, is_size=key.endswith("_bytes"))
     if number is None or (kind.startswith("int") and number != int(number)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlxcel.errors import BugError, ServerBusy
+from mlxcel.errors import BugError, all_places_taken
 
 
 def pool_capacity(max_batch_size: int, max_queue_depth: int | None) -> int | None:
@@ -53,11 +53,7 @@ class CachePool:
         Errors: ServerBusy when every slot is taken.
         """
         if self.is_full:
-            raise ServerBusy(
-                f"all {self.capacity} places (running and waiting) are taken; nothing was started. "
-                "Try again shortly, or start the server with a larger --max-queue-depth",
-                retry_after_s=1,
-            )
+            raise all_places_taken(len(self._slots))
         if sequence_id in self._slots:
             raise BugError(f"CachePool: {sequence_id} already has a slot")
         self._slots[sequence_id] = _Slot()

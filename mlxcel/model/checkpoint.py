@@ -80,6 +80,12 @@ def _context_tokens(text_configs: list[dict[str, Any]]) -> int | None:
         for key in ("max_position_embeddings", "max_sequence_length", "seq_length", "n_positions")
         if isinstance(values.get(key), int)
     ]
+    if sizes and min(sizes) < 2:
+        raise ModelError(
+            f"config.json says that the context holds {min(sizes)} tokens, which leaves no room for an answer; nothing "
+            "was loaded. Mend max_position_embeddings there",
+            param="model",
+        )
     return min(sizes) if sizes else None
 
 
@@ -94,7 +100,7 @@ def _read_json(path: Path, *, required: bool) -> dict[str, Any]:
             "config.json and model*.safetensors",
             param="model",
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(
             f"{path} cannot be read: {error}; nothing was loaded. Copy the folder from its source again", param="model"
         ) from error

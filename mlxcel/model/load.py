@@ -53,15 +53,15 @@ def load_model(checkpoint: Checkpoint) -> LoadedModel:
     _wire_memory()
     try:
         model, _ = load_mlx_lm_model(checkpoint.folder)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError) as error:
+        caches = make_prompt_cache(model)
+        logits = model(mx.array([[0, 0]]), cache=caches)
+        mx.eval(logits, [cache.state for cache in caches])
+    except Exception as error:
         raise ModelError(
             f"mlx_lm cannot load {checkpoint.folder}: {reason_of(error)}; nothing is being served. Check that the "
             "folder is whole and that its model type is one mlx_lm knows",
             param="model",
         ) from error
-    caches = make_prompt_cache(model)
-    logits = model(mx.array([[0, 0]]), cache=caches)
-    mx.eval(logits, [cache.state for cache in caches])
     return LoadedModel(
         model=model,
         n_vocabulary=logits.shape[-1],

@@ -39,10 +39,17 @@ class Tokenizer:
         self.eos_ids = eos_ids
         # One that is copied for each sequence: building it maps the whole vocabulary.
         self._detokenizer = wrapper.detokenizer
+        self._longest_token_bytes = _longest_token_bytes(wrapper)
 
     @property
     def has_chat_template(self) -> bool:
         return bool(self._wrapper.has_chat_template)
+
+    def fewest_tokens(self, text: str) -> int:
+        """A count that the text's token ids cannot be below, without tokenising it; 0 where none can be told."""
+        if self._longest_token_bytes is None:
+            return 0
+        return len(text.encode()) // self._longest_token_bytes
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a plain prompt: BOS once, where the tokenizer adds it and the text does not start so."""
@@ -73,7 +80,7 @@ class Tokenizer:
             ids: list[int] = self._wrapper.apply_chat_template(
                 [dict(message) for message in messages], add_generation_prompt=True, **template_kwargs
             )
-        except (jinja2.TemplateError, TypeError, ValueError, KeyError) as error:
+        except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise InputError(
                 f"the model's chat template refused the messages: {reason_of(error)}; nothing was generated",
                 param="messages",
@@ -99,13 +106,25 @@ def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
         wrapper = load_mlx_lm_tokenizer(
             checkpoint.folder, {"trust_remote_code": False}, eos_token_ids=sorted(checkpoint.eos_ids)
         )
-    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
+    except Exception as error:
         raise ModelError(
             f"the tokenizer in {checkpoint.folder} cannot be loaded: {reason_of(error)}; nothing is served. Check "
             "that tokenizer.json and tokenizer_config.json are whole",
             param="model",
         ) from error
     return Tokenizer(wrapper, eos_ids=checkpoint.eos_ids | _declared_eos_ids(wrapper))
+
+
+def _longest_token_bytes(wrapper: Any) -> int | None:
+    """The most bytes of text that one token stands for; None where text may shrink before it is split."""
+    backend = getattr(wrapper._tokenizer, "backend_tokenizer", None)
+    if backend is None or backend.normalizer is not None:
+        return None
+    added = backend.get_added_tokens_decoder().values()
+    if any(token.lstrip or token.rstrip for token in added):
+        return None
+    # A byte-level vocabulary writes each byte as one character, any other one writes at least one byte as one.
+    return max(len(token.encode()) for token in backend.get_vocab(with_added_tokens=True))
 
 
 def _declared_eos_ids(wrapper: Any) -> frozenset[int]:

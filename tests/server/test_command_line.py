@@ -29,8 +29,8 @@ def mlxcel(*arguments: str, stdin: str = "", **environ: str) -> subprocess.Compl
 @pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"], ["config", "show"], ["version"]])
 def test_a_command_that_runs_no_model_imports_neither_mlx_nor_transformers(arguments: list[str]) -> None:
     program = (
-        "import sys; from mlxcel.cli import main\n"
-        "try: main()\n"
+        "import sys; from mlxcel.cli.commands import app\n"
+        "try: app()\n"
         "finally: print(sorted({name.split('.')[0] for name in sys.modules}), file=sys.stderr)"
     )
     done = subprocess.run(
@@ -111,6 +111,35 @@ def test_a_command_that_cannot_run_exits_with_its_kind_and_no_traceback(
     assert done.stderr.strip()
 
 
+def shell(line: str, model: Path) -> subprocess.CompletedProcess[bytes]:
+    """A line of bash, where `mlxcel` is the command and $MODEL the tiny model."""
+    return subprocess.run(
+        ["bash", "-c", f'mlxcel() {{ "{sys.executable}" -m mlxcel "$@"; }}; {line}'],
+        capture_output=True, timeout=120, check=False, env={**os.environ, "MODEL": str(model)},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("mlxcel generate $MODEL -p Once --max-tokens 400 | head -c 5; exit ${PIPESTATUS[0]}", 1),
+        ("mlxcel generate $MODEL -p Once --max-tokens 3 > /dev/full", 74),
+        ("mlxcel generate $MODEL -p Once --max-tokens 3 >&-", 0),
+        ("mlxcel generate $MODEL <&-", 64),
+        ("printf 'a\\xff' | mlxcel generate $MODEL", 64),
+        ("mlxcel generate $MODEL -p $'a\\xff'", 64),
+        ("mlxcel version > /dev/full", 74),
+        ("mlxcel config show >&-", 0),
+        ("mlxcel run $MODEL <&-", 0),
+    ],
+)
+def test_closed_full_and_broken_files_end_a_command_in_order(tiny_model: Path, line: str, code: int) -> None:
+    done = shell(line, tiny_model)
+    assert done.returncode == code, done.stderr
+    assert b"Traceback" not in done.stderr
+    assert b"terminate called" not in done.stderr
+
+
 class Terminal:
     """A program on a terminal of its own."""
 
@@ -150,7 +179,9 @@ def test_run_answers_ctrl_c_stops_the_answer_and_ctrl_d_ends_the_program(tiny_mo
     terminal.wait_for(r"Hello\r\n\w+")
     os.kill(terminal.pid, signal.SIGINT)
     terminal.wait_for("\n> ")
+    # Python's input() may miss an interrupt that comes just before it blocks; the line end shows it then.
     terminal.type("\x03")
+    terminal.type("\n")
     terminal.wait_for("\n> ")
     terminal.type("Again\n")
     terminal.wait_for(r"Again\r\n\w+")

@@ -196,6 +196,7 @@ def test_an_unknown_model_is_404_and_the_served_one_is_not(client: httpx.Client)
 
 
 def test_wrong_paths_and_methods_get_the_envelope(client: httpx.Client) -> None:
+    assert client.post("/v1/completions/", json={"prompt": "a"}).status_code == 404
     missing = client.get("/v1/nothing")
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, "not_found")
     wrong = client.put("/v1/completions")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -51,7 +52,8 @@ def test_sigterm_lets_eight_streams_finish_and_exits_0(tiny_model: Path) -> None
     for frames in streams:
         assert frames[-1] == "[DONE]"
         assert json.loads(frames[-2])["choices"][0]["finish_reason"] == "length"
-    assert len({json.dumps([json.loads(f)["choices"] for f in frames[:-1]]) for frames in streams}) == 1
+    texts = {"".join(json.loads(frame)["choices"][0]["text"] for frame in frames[:-1]) for frames in streams}
+    assert len(texts) == 1
 
 
 def test_past_the_drain_timeout_a_stream_ends_with_an_error_frame_and_the_exit_is_0(tiny_model: Path) -> None:
@@ -130,6 +132,53 @@ def test_a_port_in_use_is_refused_with_75_before_the_model_loads(tiny_model: Pat
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("where", ["/dev/full", "&-"])
+def test_a_server_whose_log_cannot_be_written_serves_and_exits_0(tiny_model: Path, where: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    command = f'exec "{sys.executable}" -m mlxcel serve "{tiny_model}" --port {port} 2>{where} <&-'
+    with subprocess.Popen(["bash", "-c", command]) as process:
+        try:
+            for _ in range(3000):
+                try:
+                    if httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200:
+                        break
+                except httpx.HTTPError:
+                    assert process.poll() is None
+                    threading.Event().wait(0.01)
+            assert httpx.post(f"http://127.0.0.1:{port}/v1/completions", json={"prompt": "a"}).status_code == 200
+            process.terminate()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("config.json", {"hidden_size": "64"}),
+        ("config.json", {"num_attention_heads": 0}),
+        ("config.json", {"max_position_embeddings": 1}),
+        ("config.json", {"max_position_embeddings": None}),
+        ("config.json", {"eos_token_id": "x"}),
+        ("tokenizer_config.json", [1]),
+        ("tokenizer_config.json", {"tokenizer_class": 5}),
+    ],
+)
+def test_a_hostile_config_exits_78_with_one_line(tiny_model: Path, tmp_path: Path, file: str, content: object) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_model, folder)
+    if isinstance(content, dict):
+        content = {**json.loads((folder / file).read_text()), **content}
+    (folder / file).write_text(json.dumps(content))
+    done = subprocess.run(
+        [sys.executable, "-m", "mlxcel", "serve", str(folder), "--port", "0"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 78, done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("damage", ["missing", "no weights", "weights cut", "no tokenizer"])
 def test_a_model_that_cannot_be_served_exits_78_and_says_why(tiny_model: Path, tmp_path: Path, damage: str) -> None:
     folder = tmp_path / "model"
@@ -188,6 +237,23 @@ def test_after_200_clients_that_connect_and_drop_the_next_is_served_and_the_book
             wait_for_metric(client, f"mlxcel_{name}", 0)
         assert server.stop() == 0
     assert "Traceback" not in server.text
+
+
+def test_a_hopelessly_long_prompt_is_refused_at_once_and_those_who_left_hold_nobody_up(tiny_model: Path) -> None:
+    with serving(tiny_model, "--max-batch-size", "2", "--max-queue-depth", "2") as server, server.client() as client:
+        address = httpx.URL(server.url)
+        for prompt in ("a" * 4_000_000, "a " * 24_000):
+            body = json.dumps({"prompt": prompt}).encode()
+            head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+            for _ in range(10):
+                with socket.create_connection((address.host, address.port or 80), timeout=30) as leaving:
+                    leaving.sendall(head.encode() + body)
+        wait_for_metric(client, "mlxcel_tokenizing", 0, polls=5000)
+        assert client.post("/v1/completions", json={"prompt": "hi", "max_tokens": 2}).status_code == 200
+        refused = client.post("/v1/completions", json={"prompt": "a" * 4_000_000})
+        assert refused.json()["error"]["code"] == "context_length_exceeded"
+        assert "at least" in refused.json()["error"]["message"]
+        assert server.stop() == 0
 
 
 def test_a_full_queue_answers_503_with_retry_after_and_depth_0_still_serves(tiny_model: Path) -> None:

@@ -11,6 +11,7 @@ from starlette.routing import Route
 from mlxcel.api.answer import Record, answer
 from mlxcel.api.intake import Intake
 from mlxcel.api.service import Service, now_s
+from mlxcel.api.stream import unless_client_leaves
 from mlxcel.api.wire.requests import ChatFields, CompletionFields
 from mlxcel.api.wire.responses import ChatShape, CompletionShape
 
@@ -21,7 +22,8 @@ def routes(service: Service, intake: Intake) -> list[Route]:
     async def completions(request: Request) -> Response:
         arrived_s = time.monotonic()
         fields, headers = await intake.fields(request, CompletionFields)
-        prompt = await service.tokenize(lambda tokenizer: tokenizer.encode(fields.prompt))
+        tokenizing = service.tokenize(fields.prompt, lambda tokenizer: tokenizer.encode(fields.prompt))
+        prompt = await unless_client_leaves(request.receive, tokenizing)
         generation = await service.generate(prompt, fields, fields.max_tokens, default_tokens=DEFAULT_COMPLETION_TOKENS)
         shape = CompletionShape(generation.id, now_s(), service.model.id)
         record = Record(service.metrics, generation, request.url.path, arrived_s)
@@ -32,7 +34,9 @@ def routes(service: Service, intake: Intake) -> list[Route]:
         fields, headers = await intake.fields(request, ChatFields)
         messages = fields.template_messages()
         template_kwargs = fields.chat_template_kwargs or {}
-        prompt = await service.tokenize(lambda tokenizer: tokenizer.encode_chat(messages, template_kwargs))
+        text = "".join(message["content"] for message in messages)
+        tokenizing = service.tokenize(text, lambda tokenizer: tokenizer.encode_chat(messages, template_kwargs))
+        prompt = await unless_client_leaves(request.receive, tokenizing)
         generation = await service.generate(prompt, fields, fields.limit)
         shape = ChatShape(generation.id, now_s(), service.model.id)
         record = Record(service.metrics, generation, request.url.path, arrived_s)

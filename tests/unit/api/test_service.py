@@ -49,7 +49,7 @@ async def serving(folder: Path, runner: Runner) -> AsyncIterator[tuple[Service, 
 
     engine = RecordingEngine(lambda: EngineParts(runner, scheduler), post)
     model = ServedModel("tiny", CONTEXT, created=0, sampling=SamplingDefaults(temperature=0.3, top_k=7))
-    service = Service(model, engine)
+    service = Service(model, engine, n_places=None)
     service.tokenizer = load_tokenizer(read_checkpoint(folder))
     try:
         yield service, engine
