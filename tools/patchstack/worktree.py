@@ -1,0 +1,35 @@
+"""A scratch worktree: a place to run a test or resolve a conflict that is not the user's checkout."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .git import Git
+from .stack import Sha
+
+
+def add_worktree(git: Git, path: Path, commit: Sha) -> None:
+    """Check `commit` out at `path`, detached; an older scratch worktree there is removed first."""
+    remove_worktree(git, path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    git.run("worktree", "add", "--quiet", "--detach", "--end-of-options", str(path), commit)
+
+
+def remove_worktree(git: Git, path: Path) -> None:
+    """Remove it and git's note of it. Safe to repeat, also after half of it is gone."""
+    if path.exists():
+        shutil.rmtree(path)
+    git.run("worktree", "prune", "--expire=now")
+
+
+@contextmanager
+def scratch_worktree(git: Git, path: Path, commit: Sha) -> Iterator[Path]:
+    """`commit` checked out at `path` for the length of a `with` block."""
+    add_worktree(git, path, commit)
+    try:
+        yield path
+    finally:
+        remove_worktree(git, path)
