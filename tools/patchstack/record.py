@@ -1,0 +1,295 @@
+"""UPSTREAM.md: the record's tables as text and back. `parse(render(x)) == x`.
+
+The tables stand between marker lines; everything else in the file is the maintainer's and is kept byte for
+byte. It knows nothing of git: what the tables should say is bookkeeping.py's business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import NamedTuple, TypeVar
+
+from .errors import RecutError, refused
+from .stack import (
+    CarriedRow,
+    CommitKind,
+    DropRow,
+    EvidenceRow,
+    Pin,
+    Record,
+    RecutRow,
+    Sha,
+    TopicRow,
+    TopicState,
+    is_sha,
+)
+from .table import (
+    Row,
+    cell_code,
+    cell_list,
+    cell_text,
+    code_cell,
+    list_cell,
+    parse_table,
+    render_table,
+    replace_table,
+    text_cell,
+)
+
+FILE = "UPSTREAM.md"
+
+BASE = ("base", "describe", "date")
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "base": BASE,
+    "pins": ("package", "requirement"),
+    "topics": ("topic", "state", "issue", "pull request", "old tip", "new tip", "archive tag", "note"),
+    "carried": ("commit", "kind", "topic", "subject"),
+    "re-cuts": ("date", "old base", "new base", "old local", "archive tags"),
+    "superseded": ("patch", "topic", "subject", "upstream commit", "pull request", "reason"),
+    "evidence": ("artefact", "commit", "sha256"),
+}
+
+TEMPLATE = """\
+# What this repository carries on top of its upstream
+
+This is a fork that follows its upstream closely and carries a few fixes of its own. Each fix is a branch
+`topic/<name>` with a pull request; the branch `local` is upstream plus the fixes that have landed, and it is
+what releases are made from. `tools/recut` moves all of it to a newer upstream and keeps the tables below.
+
+* A release with local fixes is tagged `v<upstream release>-local<NN>`, upstream at a date without any
+  `<upstream release>.<YYYYMMDD>`.
+* Before a branch moves, its old tip is pinned by an annotated tag `archive/<label>-<7 hex>`. Fetch them with
+  `git fetch origin '+refs/tags/archive/*:refs/tags/archive/*'`.
+* To check every claim on this page against the repository: `tools/recut verify`.
+
+The tables between the marker lines are written by `tools/recut record`. The rest of this page is written by
+people, and kept as it is.
+
+## Base
+
+{base}
+
+## Pins
+
+The requirements of the project file that decide what upstream code runs.
+
+{pins}
+
+## Topics
+
+Issue, pull request and note are the maintainer's to fill in.
+
+{topics}
+
+## Carried on local
+
+The commits of `local` between the base and this record, oldest first.
+
+{carried}
+
+## Re-cuts
+
+{re-cuts}
+
+## No longer carried
+
+Every patch that a re-cut dropped, and the upstream commit that replaces it.
+
+{superseded}
+
+## Evidence
+
+What was built from which commit.
+
+{evidence}
+"""
+
+_RECORD_ERRORS = (
+    "correct that line by hand, or take the last good page: git checkout HEAD -- {source}",
+    "then run: tools/recut record --check",
+)
+
+
+def render(record: Record, text: str = "") -> str:
+    """`text` with its tables replaced by the record's; the standard page where `text` is empty.
+
+    Errors: refused where a marker line is missing or doubled.
+    """
+    tables = {name: render_table(name, COLUMNS[name], rows) for name, rows in _rows(record).items()}
+    if not text.strip():
+        return re.sub(r"^\{([a-z-]+)\}$", lambda found: tables[found[1]], TEMPLATE, flags=re.MULTILINE)
+    for name, table in tables.items():
+        text = replace_table(text, name, table, source=FILE)
+    return text
+
+
+def _rows(record: Record) -> dict[str, list[tuple[str, ...]]]:
+    return {
+        "base": [(code_cell(record.base), text_cell(record.describe), text_cell(record.base_date))],
+        "pins": [(text_cell(pin.name), text_cell(pin.requirement)) for pin in record.pins],
+        "topics": [
+            (
+                text_cell(row.topic),
+                row.state.value,
+                text_cell(row.issue),
+                text_cell(row.pull_request),
+                code_cell(row.old or ""),
+                code_cell(row.new or ""),
+                code_cell(row.archive_tag),
+                text_cell(row.note),
+            )
+            for row in record.topics
+        ],
+        "carried": [
+            (code_cell(row.commit), row.kind.value, text_cell(row.topic), text_cell(row.subject))
+            for row in record.carried
+        ],
+        "re-cuts": [
+            (
+                text_cell(row.date),
+                code_cell(row.base_old),
+                code_cell(row.base_new),
+                code_cell(row.local_old),
+                list_cell(row.archive_tags),
+            )
+            for row in record.recuts
+        ],
+        "superseded": [
+            (
+                code_cell(row.patch),
+                text_cell(row.topic),
+                text_cell(row.subject),
+                code_cell(row.upstream or ""),
+                text_cell(row.pull_request),
+                text_cell(row.reason),
+            )
+            for row in record.drops
+        ],
+        "evidence": [
+            (text_cell(row.what), code_cell(row.commit), code_cell(row.sha256)) for row in record.evidence
+        ],
+    }
+
+
+def parse(text: str, *, source: str = FILE) -> Record:
+    """The record that the page's tables say.
+
+    Errors: refused, naming the line, what is wrong there and what to do.
+    """
+    page = _Page(text, source)
+    base = page.read("base", lambda cells: (cells.sha(0), cells.text(1), cells.text(2)))
+    if len(base) != 1:
+        raise refused(
+            f"{source}: the table 'base' has {len(base)} rows where one base is expected", *page.next_steps
+        )
+    return Record(
+        base=base[0][0],
+        describe=base[0][1],
+        base_date=base[0][2],
+        pins=page.read("pins", lambda cells: Pin(name=cells.text(0), requirement=cells.text(1))),
+        topics=page.read(
+            "topics",
+            lambda cells: TopicRow(
+                topic=cells.text(0),
+                state=cells.one_of(TopicState, 1),
+                issue=cells.text(2),
+                pull_request=cells.text(3),
+                old=cells.sha_or_none(4),
+                new=cells.sha_or_none(5),
+                archive_tag=cells.code(6),
+                note=cells.text(7),
+            ),
+        ),
+        carried=page.read(
+            "carried",
+            lambda cells: CarriedRow(
+                commit=cells.sha(0),
+                kind=cells.one_of(CommitKind, 1),
+                topic=cells.text(2),
+                subject=cells.text(3),
+            ),
+        ),
+        recuts=page.read(
+            "re-cuts",
+            lambda cells: RecutRow(
+                date=cells.text(0),
+                base_old=cells.sha(1),
+                base_new=cells.sha(2),
+                local_old=cells.sha(3),
+                archive_tags=cells.list(4),
+            ),
+        ),
+        drops=page.read(
+            "superseded",
+            lambda cells: DropRow(
+                patch=cells.sha(0),
+                topic=cells.text(1),
+                subject=cells.text(2),
+                upstream=cells.sha_or_none(3),
+                pull_request=cells.text(4),
+                reason=cells.text(5),
+            ),
+        ),
+        evidence=page.read(
+            "evidence",
+            lambda cells: EvidenceRow(what=cells.text(0), commit=cells.sha(1), sha256=cells.code(2)),
+        ),
+    )
+
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Enum)
+
+
+class _Page(NamedTuple):
+    text: str
+    source: str
+
+    @property
+    def next_steps(self) -> list[str]:
+        return [step.format(source=self.source) for step in _RECORD_ERRORS]
+
+    def read(self, table: str, read_row: Callable[[_Cells], T]) -> tuple[T, ...]:
+        try:
+            rows = parse_table(self.text, table, COLUMNS[table], source=self.source)
+            return tuple(read_row(_Cells(row, COLUMNS[table], self.source)) for row in rows)
+        except RecutError as error:
+            raise refused(error.reasons, *error.next_steps, *self.next_steps) from error
+
+
+class _Cells(NamedTuple):
+    row: Row
+    columns: Sequence[str]
+    source: str
+
+    def text(self, at: int) -> str:
+        return cell_text(self.row.cells[at])
+
+    def code(self, at: int) -> str:
+        return cell_code(self.row.cells[at])
+
+    def list(self, at: int) -> tuple[str, ...]:
+        return cell_list(self.row.cells[at])
+
+    def sha(self, at: int) -> Sha:
+        found = self.code(at)
+        if not is_sha(found):
+            raise self._wrong(at, found, "a full commit id of 40 hex digits")
+        return Sha(found)
+
+    def sha_or_none(self, at: int) -> Sha | None:
+        return self.sha(at) if self.row.cells[at] else None
+
+    def one_of(self, kinds: type[E], at: int) -> E:
+        found = self.text(at)
+        for kind in kinds:
+            if kind.value == found:
+                return kind
+        raise self._wrong(at, found, "one of " + ", ".join(str(kind.value) for kind in kinds))
+
+    def _wrong(self, at: int, found: str, expected: str) -> RecutError:
+        return refused(
+            f"{self.source} line {self.row.line}: {self.columns[at]!r} is {found!r}, expected {expected}"
+        )
