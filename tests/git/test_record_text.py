@@ -21,7 +21,7 @@ from patchstack.stack import (
 )
 from patchstack.table import opening
 
-texts = st.text(st.characters(blacklist_categories=("Cs",)), max_size=12) | st.text(
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.text(
     "\\|<>&`#; \t\n\r\x85\u2028br!-1", max_size=8
 )
 shas = st.text("0123456789abcdef", min_size=40, max_size=40).map(Sha)
