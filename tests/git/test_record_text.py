@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from patchstack.errors import Outcome, RecutError
 from patchstack.record import COLUMNS, parse, render
 from patchstack.stack import (
+    ArchiveTag,
     CarriedRow,
     CommitKind,
     DropRow,
@@ -61,6 +62,10 @@ records = st.builds(
         ),
         max_size=2,
     ).map(tuple),
+    archive=st.lists(
+        st.builds(ArchiveTag, label=st.from_regex(r"[a-z][a-z0-9.-]{0,9}", fullmatch=True), commit=shas),
+        max_size=2,
+    ).map(tuple),
     drops=st.lists(
         st.builds(
             DropRow,
@@ -112,6 +117,7 @@ ONE = Record(
     describe="v0.6.0-2-gaaaaaaa",
     base_date="2026-01-31",
     topics=(TopicRow(topic="no-batch-500", new=Sha("b" * 40), archive_tag="archive/topic-x-bbbbbbb"),),
+    archive=(ArchiveTag(label="topic-y", commit=Sha("c" * 40)),),
 )
 
 
@@ -129,6 +135,7 @@ ONE = Record(
         (("<!-- /recut:topics -->", ""), "<!-- recut:topics", "has no closing line <!-- /recut:topics -->"),
         (("## Topics", "<!-- recut:topics -->"), "<!-- recut:topics", "a second marker"),
         (("| `" + "a" * 40 + "` | v0.6.0-2-gaaaaaaa | 2026-01-31 |\n", ""), "", "has 0 rows where one base"),
+        (("archive/topic-y-ccccccc", "archive/topic-y-ddddddd"), "topic-y", "after the commit beside it"),
         (("<!-- recut:evidence -->", "<!-- recut:proof -->"), "<!-- /recut:evidence", "has no opening line"),
     ],
 )

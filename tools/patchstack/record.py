@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from .errors import RecutError, refused
 from .stack import (
+    ArchiveTag,
     CarriedRow,
     CommitKind,
     DropRow,
@@ -47,6 +48,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "topics": ("topic", "state", "issue", "pull request", "old tip", "new tip", "archive tag", "note"),
     "carried": ("commit", "kind", "topic", "subject"),
     "re-cuts": ("date", "old base", "new base", "old local", "archive tags"),
+    "archive": ("archive tag", "commit"),
     "superseded": ("patch", "topic", "subject", "upstream commit", "pull request", "reason"),
     "evidence": ("artefact", "commit", "sha256"),
 }
@@ -92,6 +94,12 @@ The commits of `local` between the base and this record, oldest first.
 ## Re-cuts
 
 {re-cuts}
+
+## Archive tags
+
+Every tip that was given up or that something was built from, pinned on the server.
+
+{archive}
 
 ## No longer carried
 
@@ -156,6 +164,7 @@ def _rows(record: Record) -> dict[str, list[tuple[str, ...]]]:
             )
             for row in record.recuts
         ],
+        "archive": [(code_cell(tag.name), code_cell(tag.commit)) for tag in record.archive],
         "superseded": [
             (
                 code_cell(row.patch),
@@ -218,9 +227,10 @@ def parse(text: str, *, source: str = FILE) -> Record:
                 base_old=cells.sha(1),
                 base_new=cells.sha(2),
                 local_old=cells.sha(3),
-                archive_tags=cells.list(4),
+                archive_tags=cell_list(cells.row.cells[4]),
             ),
         ),
+        archive=page.read("archive", lambda cells: cells.archive_tag(0, 1)),
         drops=page.read(
             "superseded",
             lambda cells: DropRow(
@@ -270,9 +280,6 @@ class _Cells(NamedTuple):
     def code(self, at: int) -> str:
         return cell_code(self.row.cells[at])
 
-    def list(self, at: int) -> tuple[str, ...]:
-        return cell_list(self.row.cells[at])
-
     def sha(self, at: int) -> Sha:
         found = self.code(at)
         if not is_sha(found):
@@ -281,6 +288,13 @@ class _Cells(NamedTuple):
 
     def sha_or_none(self, at: int) -> Sha | None:
         return self.sha(at) if self.row.cells[at] else None
+
+    def archive_tag(self, name_at: int, commit_at: int) -> ArchiveTag:
+        name, commit = self.code(name_at), self.sha(commit_at)
+        label = re.fullmatch(r"archive/(.+)-([0-9a-f]{7})", name)
+        if not label or label[2] != commit[:7]:
+            raise self._wrong(name_at, name, f"archive/<label>-{commit[:7]}, after the commit beside it")
+        return ArchiveTag(label=label[1], commit=commit)
 
     def one_of(self, kinds: type[E], at: int) -> E:
         found = self.text(at)

@@ -302,5 +302,7 @@ class Record(Value, frozen=True, kw_only=True):
     topics: tuple[TopicRow, ...] = ()
     carried: tuple[CarriedRow, ...] = ()
     recuts: tuple[RecutRow, ...] = ()
+    archive: tuple[ArchiveTag, ...] = ()
+    """Every archive tag on the server when the record was made, and those its run added; by name."""
     drops: tuple[DropRow, ...] = ()
     evidence: tuple[EvidenceRow, ...] = ()
