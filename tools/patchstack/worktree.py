@@ -15,14 +15,17 @@ def add_worktree(git: Git, path: Path, commit: Sha) -> None:
     """Check `commit` out at `path`, detached; an older scratch worktree there is removed first."""
     remove_worktree(git, path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    git.run("worktree", "add", "--quiet", "--detach", "--end-of-options", str(path), commit)
+    # Not sealed (at=): the new worktree must get an index of its own.
+    git.run(
+        "worktree", "add", "--quiet", "--detach", "--end-of-options", str(path), commit, at=git.common_dir
+    )  # fmt: skip
 
 
 def remove_worktree(git: Git, path: Path) -> None:
-    """Remove it and git's note of it. Safe to repeat, also after half of it is gone."""
+    """Remove it and git's note of it, no other's. Safe to repeat, also after half of it is gone."""
+    git.run("worktree", "remove", "--force", "--force", str(path), at=git.common_dir, ok=range(256))
     if path.exists():
         shutil.rmtree(path)
-    git.run("worktree", "prune", "--expire=now")
 
 
 @contextmanager
