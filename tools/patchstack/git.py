@@ -353,9 +353,12 @@ class Git:
 
     def file(self, commit: Sha, path: str) -> bytes | None:
         """The content of `path` in a commit or tree, None where it has none."""
-        if self.run("cat-file", "-e", f"{commit}:{path}", ok=(0, 1, 128)).code:
-            return None
-        return self.run("cat-file", "blob", f"{commit}:{path}").out
+        return self.file_at(commit, path)
+
+    def file_at(self, revision: str, path: str) -> bytes | None:
+        """The same for any revision, None also where there is no such revision."""
+        result = self.run("cat-file", "blob", f"{revision}:{path}", ok=(0, 128))
+        return result.out if result.code == 0 else None
 
     def write_object(self, kind: str, data: bytes) -> Sha:
         """Store an object (blob, tree, commit, tag); git checks its form."""

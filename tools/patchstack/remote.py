@@ -39,7 +39,9 @@ def _urls(git: Git, remote: str, *options: str) -> list[str]:
 
 def read_refs(git: Git, url: str, *patterns: str) -> dict[str, RemoteRef]:
     """Full ref name -> what the server has now, for refs matching the patterns (refs/heads/topic/*, say)."""
-    result = git.run("ls-remote", "--end-of-options", url, *patterns)
+    # A pattern that names one tag leaves out the line of what it points at, unless that is asked for too.
+    peeled = [f"{name}^{{}}" for name in patterns if name.startswith("refs/tags/") and "*" not in name]
+    result = git.run("ls-remote", "--end-of-options", url, *patterns, *peeled)
     found: dict[str, RemoteRef] = {}
     for row in result.out.decode(errors="surrogateescape").split("\n"):
         value, _, name = row.partition("\t")

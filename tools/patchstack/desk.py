@@ -1,0 +1,115 @@
+"""What every command works with: the repository, its settings, its runs, and the two ways to answer.
+
+A command builds a value and hands it to `answer`: as JSON for a script (`--json`), else as a short text for a
+person. Colour only on a terminal. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .errors import EXIT_CODES, Outcome, RecutError, usage
+from .git import Git, open_git
+from .journal import Observer, Runs, ignore_entries
+from .settings import FILE, Settings, parse_settings
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PIPE_WIDTH = 240
+"""Columns of a table that goes into a file or a pipe: wide enough never to fold an id."""
+
+
+class Desk:
+    """Reads lazily, so that a command pays only for what it uses."""
+
+    def __init__(
+        self, *, environ: Mapping[str, str], folder: Path, observer: Observer = ignore_entries
+    ) -> None:
+        self.environ = environ
+        self.folder = folder
+        self._observer = observer
+
+    @cached_property
+    def git(self) -> Git:
+        """Errors: usage outside a repository."""
+        return open_git(self.folder, self.environ)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """recut.toml of the checkout, else of the branch `local`, which a topic's checkout does not have.
+
+        Errors: usage where there is none.
+        """
+        if self.git.top and (self.git.top / FILE).is_file():
+            return parse_settings((self.git.top / FILE).read_text(encoding="utf-8"))
+        for branch in ("refs/heads/local", "refs/remotes/origin/local"):
+            content = self.git.file_at(branch, FILE)
+            if content is not None:
+                return parse_settings(content.decode(), source=f"{branch}:{FILE}")
+        raise usage(f"there is no {FILE} in this checkout or on the branch local", "tools/recut init")
+
+    @cached_property
+    def runs(self) -> Runs:
+        return Runs(self.git.common_dir, self._observer)
+
+    @cached_property
+    def console(self) -> Console:
+        from rich.console import Console
+
+        if sys.stdout.isatty():
+            return Console(highlight=False)
+        return Console(highlight=False, no_color=True, force_terminal=False, width=PIPE_WIDTH)
+
+    def answer(
+        self,
+        value: msgspec.Struct,
+        *,
+        schema: str,
+        as_json: bool,
+        show: Callable[[Console], None],
+        outcome: Outcome = Outcome.DONE,
+    ) -> Outcome:
+        """Print `value` as JSON with its schema and outcome, or `show` it; the outcome is handed through."""
+        if as_json:
+            fields = msgspec.to_builtins(value)
+            print_json({"schema": schema, "outcome": outcome.value, **fields})
+        else:
+            show(self.console)
+        return outcome
+
+
+def print_json(fields: Mapping[str, object]) -> None:
+    text = msgspec.json.format(msgspec.json.encode(fields), indent=2)
+    sys.stdout.write(text.decode() + "\n")
+
+
+def print_error(error: RecutError, *, as_json: bool) -> None:
+    """What happened, what is unchanged, what to do next: on standard error, or as JSON on standard output."""
+    if as_json:
+        print_json(
+            {
+                "schema": "recut.error/1",
+                "outcome": error.outcome.value,
+                "exit_code": EXIT_CODES[error.outcome],
+                "reasons": error.reasons,
+                "state": error.state,
+                "next": error.next_steps,
+            }
+        )
+        return
+    colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    red, bold, plain = ("\033[31m", "\033[1m", "\033[0m") if colour else ("", "", "")
+    lines = [f"{red}{error.outcome.value}{plain}: {error.reasons[0] if error.reasons else ''}"]
+    lines += [f"  - {reason}" for reason in error.reasons[1:]]
+    lines.append(error.state)
+    if error.next_steps:
+        lines += [f"{bold}Next:{plain}", *(f"  {step}" for step in error.next_steps)]
+    sys.stderr.write("\n".join(lines).encode(errors="surrogateescape").decode(errors="replace") + "\n")

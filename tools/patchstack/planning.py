@@ -1,0 +1,319 @@
+"""Makes the plan of a run: gathers facts, refuses with every reason at once, forecasts, names every id.
+
+The commits that a plan names exist when it returns, as unreferenced objects; nothing else is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from . import plan as planned
+from . import record
+from .bookkeeping import pins_at, server_archive
+from .errors import refused
+from .facts import Facts, gather, landed_topic
+from .forecast import Job, replay_branch
+from .git import Git
+from .pick import Spot, own_commit
+from .pins import pins_at
+from .plan import BranchPlan, Plan, topic_states
+from .settings import Settings
+from .stack import (
+    ArchiveTag,
+    CarriedRow,
+    Commit,
+    CommitKind,
+    Identity,
+    Move,
+    Sha,
+    TopicState,
+    archive_label,
+    branch_ref,
+)
+
+
+def plan_recut(
+    git: Git,
+    settings: Settings,
+    *,
+    onto: str,
+    topics: Sequence[str] = (),
+    identity: Identity | None = None,
+    upstream_head: Sha | None = None,
+) -> Plan:
+    """The plan of moving local and the open topics to `onto`.
+
+    identity, upstream_head: where an earlier plan has fixed them.
+    Errors: refused with all reasons; remote-moved where a branch moved while it was read.
+    """
+    facts = gather(git, settings, onto=onto, topics=topics, upstream_head=upstream_head)
+    reasons = planned.refusals(facts)
+    tags = _recut_tags(facts)
+    reasons += planned.tag_refusals(facts, tags, own_annotated_tags(git))
+    _refuse(reasons)
+    jobs = recut_jobs(facts)
+    branches = tuple(replay_branch(git, job, tests=settings.prove.tests, goes_on=True).plan for job in jobs)
+    draft = Plan(
+        kind="recut",
+        push_url=facts.push_url,
+        remote=settings.fork.remote,
+        identity=identity or facts.identity,
+        branches=branches,
+        archive=tags,
+        onto=onto,
+        only_topics=tuple(topics),
+        old_base=facts.local.base,
+        new_base=facts.new_base,
+        old_release=facts.old_release,
+        new_release=facts.new_release,
+        describe=facts.new_describe,
+        base_date_s=facts.new_base_date_s,
+        upstream_head=facts.upstream_head,
+        record_file=settings.record.file,
+        record_before=planned.recorded_before(facts),
+        archive_before=server_archive(facts.tags),
+        writes_record=True,
+        mirror=_mirror(facts),
+        notes=_notes(facts, branches),
+    )
+    return planned.with_id(_with_record(git, settings, draft))
+
+
+def plan_land(
+    git: Git,
+    settings: Settings,
+    topic: str,
+    *,
+    identity: Identity | None = None,
+    upstream_head: Sha | None = None,
+) -> Plan:
+    """The plan of carrying a reviewed topic on local, a fast-forward of local."""
+    facts = gather(git, settings, onto=None, topics=[topic], upstream_head=upstream_head)
+    reasons = planned.refusals(facts)
+    (branch,) = facts.topics
+    state = topic_states(facts)[branch.branch]
+    if state is not TopicState.OPEN:
+        reasons.append(f"{branch.branch} is {state.value} already")
+    if branch.base != facts.local.base:
+        reasons.append(
+            f"{branch.branch} is cut from {str(branch.base)[:12]}, "
+            f"local sits on {str(facts.local.base)[:12]}: "
+            "re-cut it first, so that what lands is what was reviewed on this base"
+        )
+    name = settings.fork.topic_name(branch.branch)
+    before = planned.local_archive(facts, f"land-{archive_label(name)}")
+    tags = (planned.topic_archive(branch), before)
+    reasons += planned.tag_refusals(facts, tags, own_annotated_tags(git))
+    _refuse(reasons)
+    replay = replay_branch(git, land_job(facts), tests=settings.prove.tests, goes_on=True)
+    draft = Plan(
+        kind="land",
+        push_url=facts.push_url,
+        remote=settings.fork.remote,
+        identity=identity or facts.identity,
+        branches=(replay.plan,),
+        archive=tags,
+        topic=name,
+        old_base=facts.local.base,
+        new_base=facts.local.base,
+        old_release=facts.old_release,
+        new_release=facts.new_release,
+        describe=facts.new_describe,
+        base_date_s=facts.new_base_date_s,
+        upstream_head=facts.upstream_head,
+        record_file=settings.record.file,
+        record_before=planned.recorded_before(facts),
+        archive_before=server_archive(facts.tags),
+        writes_record=True,
+    )
+    return planned.with_id(_with_record(git, settings, draft))
+
+
+def _refuse(reasons: Sequence[str]) -> None:
+    if reasons:
+        raise refused(
+            dict.fromkeys(reasons), "put right what is named above, then run the same command again"
+        )
+
+
+def _recut_tags(facts: Facts) -> tuple[ArchiveTag, ...]:
+    states = topic_states(facts)
+    topics = [topic for topic in facts.topics if states[topic.branch] is TopicState.OPEN]
+    tags = [*map(planned.topic_archive, topics), planned.local_archive(facts, "recut")]
+    return tuple(dict.fromkeys(tags))
+
+
+def recut_jobs(facts: Facts) -> list[Job]:
+    """The branches to replay: open topics first, local last, so that its record can hold their new tips."""
+    states = topic_states(facts)
+    jobs = [
+        Job(
+            branch=topic.branch,
+            old=topic.tip,
+            base=_base(topic.base),
+            onto=facts.new_base,
+            patches=topic.commits,
+            is_local=False,
+            kinds={},
+            topics={},
+            new_base=facts.new_base,
+        )
+        for topic in facts.topics
+        if states[topic.branch] is TopicState.OPEN
+    ]
+    kinds = planned.local_kinds(facts)
+    carried = [c for c in facts.local.commits if kinds[c.sha] in (CommitKind.LANDED, CommitKind.PLAIN)]
+    left_out = [c for c in facts.local.commits if c not in carried]
+    local = Job(
+        branch=facts.local.branch,
+        old=facts.local.tip,
+        base=_base(facts.local.base),
+        onto=facts.new_base,
+        patches=tuple(carried),
+        is_local=True,
+        kinds=kinds,
+        topics=_topics(carried),
+        replaced=tuple(CarriedRow(commit=c.sha, kind=kinds[c.sha], subject=c.subject) for c in left_out),
+        new_base=facts.new_base,
+    )
+    return [*jobs, local]
+
+
+def land_job(facts: Facts) -> Job:
+    (topic,) = facts.topics
+    name = facts.settings.fork.topic_name(topic.branch)
+    return Job(
+        branch=facts.local.branch,
+        old=facts.local.tip,
+        base=_base(topic.base),
+        onto=facts.local.tip,
+        patches=topic.commits,
+        is_local=True,
+        kinds={commit.sha: CommitKind.LANDED for commit in topic.commits},
+        topics={},
+        land=name,
+        new_base=_base(topic.base),
+    )
+
+
+def _topics(commits: Iterable[Commit]) -> dict[Sha, str]:
+    return {commit.sha: topic for commit in commits if (topic := landed_topic(commit))}
+
+
+def _base(base: Sha | None) -> Sha:
+    if base is None:
+        raise refused("a branch has no history in common with upstream")
+    return base
+
+
+def own_annotated_tags(git: Git) -> dict[str, Sha | None]:
+    """Full ref -> the commit of each annotated archive tag of this clone; None for a lightweight one."""
+    rows = git.lines("for-each-ref", "--format=%(refname) %(objecttype) %(*objectname)", "refs/tags/archive/")
+    found: dict[str, Sha | None] = {}
+    for row in rows:
+        ref, kind, *peeled = row.split(" ")
+        found[ref] = Sha(peeled[0]) if kind == "tag" and peeled else None
+    return found
+
+
+def _mirror(facts: Facts) -> Move | None:
+    branch = facts.settings.fork.mirror
+    if not branch or not facts.mirror_can_follow:
+        return None
+    old = facts.heads[branch_ref(branch)].object
+    if old == facts.upstream_head:
+        return None
+    return Move(branch=branch, old=old, new=facts.upstream_head)
+
+
+def _notes(facts: Facts, branches: Sequence[BranchPlan]) -> tuple[str, ...]:
+    settings, states = facts.settings, topic_states(facts)
+    notes = [
+        f"{topic.branch} is {states[topic.branch].value} and stays where it is"
+        for topic in facts.topics
+        if states[topic.branch] is not TopicState.OPEN
+    ]
+    notes += [
+        f"{branch.branch} would be empty on the new base, so it is pinned but not moved"
+        for branch in branches
+        if not branch.moves
+    ]
+    mirror = settings.fork.mirror
+    if mirror and not facts.mirror_can_follow:
+        known = branch_ref(mirror) in facts.heads
+        why = f"has commits that upstream's {settings.upstream.branch} has not" if known else "is not there"
+        notes.append(f"the mirror branch {mirror!r} {why}: it is left alone")
+    return tuple(notes)
+
+
+# The record commit
+
+
+def _with_record(git: Git, settings: Settings, draft: Plan) -> Plan:
+    """`draft` with local's record on top, where every id below it is known."""
+    if any(branch.new is None for branch in draft.branches):
+        *others, local = draft.branches
+        return msgspec.structs.replace(draft, branches=(*others, msgspec.structs.replace(local, new=None)))
+    *others, local = draft.branches
+    spot = put_record(git, settings, draft, draft.branches)
+    local = msgspec.structs.replace(local, new=spot.commit)
+    return msgspec.structs.replace(draft, branches=(*others, local), record_commit=spot.commit)
+
+
+def put_record(git: Git, settings: Settings, plan: Plan, branches: Sequence[BranchPlan]) -> Spot:
+    """The record commit on top of local's replayed commits; `branches` are all resolved, local last."""
+    local = branches[-1]
+    assert local.new
+    below = git.commits([local.new])[0]
+    if plan.kind == "land":
+        value = planned.land_record(plan, settings, local, _carried_below(git, plan, local))
+        title = f"Record that {plan.topic} has landed"
+    else:
+        value = planned.recut_record(plan, settings, branches)
+        title = f"Record the re-cut onto {plan.describe}"
+    pinned = {tag.name: tag for tag in (*plan.archive_before, *plan.archive)}
+    value = msgspec.structs.replace(
+        value,
+        pins=pins_at(git, settings, below.sha),
+        archive=tuple(pinned[name] for name in sorted(pinned)),
+    )
+    value = msgspec.structs.replace(value, pins=pins_at(git, settings.pins, below.sha))
+    content = record.render(value, record_text(git, plan.record_file, local.old))
+    tree = git.with_file(below.tree, plan.record_file, content.encode(errors="surrogateescape"))
+    return own_commit(
+        git,
+        tree,
+        below.sha,
+        plan.identity,
+        date_s=max(plan.base_date_s, below.committer_date_s),
+        message=_record_message(title, plan, local),
+    )
+
+
+def record_text(git: Git, path: str, commit: Sha) -> str:
+    content = git.file(commit, path)
+    return content.decode(errors="surrogateescape") if content is not None else ""
+
+
+def _record_message(title: str, plan: Plan, local: BranchPlan) -> str:
+    left_out = [f"  {row.kind.value} {row.commit[:12]} {row.subject}" for row in local.replaced]
+    body = [f"{local.branch} was {local.old}.", f"Base: {plan.new_base} ({plan.describe})."]
+    if left_out:
+        body += ["Left out, to be made anew:", *left_out]
+    return "\n".join([title, "", *body, ""])
+
+
+def _carried_below(git: Git, plan: Plan, local: BranchPlan) -> list[CarriedRow]:
+    """What local carries already, without records and releases."""
+    assert plan.old_base
+    own = git.range(plan.old_base, local.old)
+    changes = git.changes(own)
+    rows = []
+    for commit in git.commits(own):
+        kind = planned.commit_kind(commit, (c.path for c in changes[commit.sha]), plan.record_file)
+        if kind in (CommitKind.LANDED, CommitKind.PLAIN):
+            topic = landed_topic(commit) or ""
+            rows.append(CarriedRow(commit=commit.sha, kind=kind, topic=topic, subject=commit.subject))
+    return rows
