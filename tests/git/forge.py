@@ -231,6 +231,7 @@ class Forge:
             "TZ": "UTC",
             "COLUMNS": "120",
             "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         }
 
     # The tool

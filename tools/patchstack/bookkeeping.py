@@ -7,6 +7,7 @@ carried over from the record as it stands. The text form is record.py's.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -14,11 +15,12 @@ import msgspec
 from . import record as page
 from .errors import Outcome, refused
 from .facts import Facts, gather, landed_topic
-from .git import Git
+from .git import Git, RemoteRef
 from .pins import pins_at
-from .plan import day, local_kinds, server_archive, topic_states
+from .plan import day, local_kinds, topic_states
 from .settings import Settings
 from .stack import (
+    ArchiveTag,
     CarriedRow,
     CommitKind,
     Record,
@@ -26,6 +28,8 @@ from .stack import (
     TopicRow,
     TopicState,
     Value,
+    is_archive_name,
+    parse_archive_name,
 )
 
 SCHEMA = "recut.record/1"
@@ -142,3 +146,16 @@ def carried_now(facts: Facts) -> tuple[CarriedRow, ...]:
         for commit in facts.local.commits
         if kinds[commit.sha] in (CommitKind.LANDED, CommitKind.PLAIN)
     )
+
+
+def server_archive(tags: Mapping[str, RemoteRef]) -> tuple[ArchiveTag, ...]:
+    """The well-formed annotated archive tags among a server's tags, by name; verify names the others."""
+    found = []
+    for ref, value in sorted(tags.items()):
+        name = ref.removeprefix("refs/tags/")
+        if value.peeled is None or not is_archive_name(name):
+            continue
+        label, short = parse_archive_name(name)
+        if short == value.peeled[:7]:
+            found.append(ArchiveTag(label=label, commit=value.peeled))
+    return tuple(found)

@@ -48,7 +48,6 @@ class Drift(Value, frozen=True, kw_only=True):
     """What was compared: the open and landed topics."""
     commits: tuple[DriftCommit, ...]
     superseded: tuple[NowSuperseded, ...]
-    schema: str = SCHEMA
 
     @property
     def outcome(self) -> Outcome:

@@ -310,31 +310,6 @@ def topic_archive(topic: BranchFacts) -> ArchiveTag:
 # What the record will say
 
 
-def server_archive(tags: Mapping[str, RemoteRef]) -> tuple[ArchiveTag, ...]:
-    """The well-formed annotated archive tags among a server's tags, by name; verify names the others."""
-    found = []
-    for ref, value in sorted(tags.items()):
-        name = ref.removeprefix("refs/tags/")
-        if value.peeled is None or not is_archive_name(name):
-            continue
-        label, short = parse_archive_name(name)
-        if short == value.peeled[:7]:
-            found.append(ArchiveTag(label=label, commit=value.peeled))
-    return tuple(found)
-
-
-def with_tags(tags: Iterable[ArchiveTag], more: Iterable[ArchiveTag]) -> tuple[ArchiveTag, ...]:
-    """Both together, each once, by name."""
-    return tuple(sorted({*tags, *more}, key=lambda tag: tag.name))
-
-
-def recorded_before(facts: Facts) -> Record | None:
-    """Local's record, with every archive tag that the server has by now."""
-    if facts.record is None:
-        return None
-    return msgspec.structs.replace(facts.record, archive=server_archive(facts.tags))
-
-
 def day(date_s: int) -> str:
     return datetime.fromtimestamp(date_s, timezone.utc).strftime("%Y-%m-%d")
 
@@ -374,7 +349,6 @@ def recut_record(plan: Plan, settings: Settings, branches: Sequence[BranchPlan])
         topics=tuple(rows[name] for name in sorted(rows)),
         carried=carried_rows(local.patches),
         recuts=(*before.recuts, recut),
-        archive=with_tags(before.archive, plan.archive),
         drops=before.drops + tuple(row for branch in branches for row in drop_rows(branch, settings)),
     )
 
@@ -416,7 +390,6 @@ def land_record(plan: Plan, settings: Settings, local: BranchPlan, carried: Sequ
         before,
         topics=tuple(rows[name] for name in sorted(rows)),
         carried=(*carried, *carried_rows(local.patches)),
-        archive=with_tags(before.archive, plan.archive),
         drops=before.drops + drop_rows(local, settings),
     )
 

@@ -11,7 +11,7 @@ import msgspec
 
 from . import plan as planned
 from . import record
-from .bookkeeping import pins_at, server_archive
+from .bookkeeping import server_archive
 from .errors import refused
 from .facts import Facts, gather, landed_topic
 from .forecast import Job, replay_branch
@@ -72,7 +72,7 @@ def plan_recut(
         base_date_s=facts.new_base_date_s,
         upstream_head=facts.upstream_head,
         record_file=settings.record.file,
-        record_before=planned.recorded_before(facts),
+        record_before=facts.record,
         archive_before=server_archive(facts.tags),
         writes_record=True,
         mirror=_mirror(facts),
@@ -124,7 +124,7 @@ def plan_land(
         base_date_s=facts.new_base_date_s,
         upstream_head=facts.upstream_head,
         record_file=settings.record.file,
-        record_before=planned.recorded_before(facts),
+        record_before=facts.record,
         archive_before=server_archive(facts.tags),
         writes_record=True,
     )
@@ -276,10 +276,9 @@ def put_record(git: Git, settings: Settings, plan: Plan, branches: Sequence[Bran
     pinned = {tag.name: tag for tag in (*plan.archive_before, *plan.archive)}
     value = msgspec.structs.replace(
         value,
-        pins=pins_at(git, settings, below.sha),
+        pins=pins_at(git, settings.pins, below.sha),
         archive=tuple(pinned[name] for name in sorted(pinned)),
     )
-    value = msgspec.structs.replace(value, pins=pins_at(git, settings.pins, below.sha))
     content = record.render(value, record_text(git, plan.record_file, local.old))
     tree = git.with_file(below.tree, plan.record_file, content.encode(errors="surrogateescape"))
     return own_commit(

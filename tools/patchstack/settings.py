@@ -18,7 +18,7 @@ from .stack import Value, archive_label, is_upstream_release
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib
+    import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
 
 FILE = "recut.toml"
 SCHEMA = 1

@@ -128,10 +128,14 @@ class ArchiveTag(Value, frozen=True, kw_only=True):
 _ARCHIVE_NAME = re.compile(r"archive/(?P<label>[A-Za-z0-9][A-Za-z0-9._-]*)-(?P<short>[0-9a-f]{7})")
 
 
+def is_archive_name(name: str) -> bool:
+    return _ARCHIVE_NAME.fullmatch(name) is not None and ".." not in name and not name.endswith(".lock")
+
+
 def parse_archive_name(name: str) -> tuple[str, str]:
     """(label, 7 hex) of an archive tag's name, or a refusal."""
     found = _ARCHIVE_NAME.fullmatch(name)
-    if not found or ".." in name or name.endswith(".lock"):
+    if not found or not is_archive_name(name):
         raise refused(f"{name!r} is not an archive tag: the form is archive/<label>-<7 hex>")
     return found["label"], found["short"]
 

@@ -1,0 +1,125 @@
+"""The commands that look and compare: verify, drift, record, prove."""
+
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import typer
+
+from .desk import Desk
+from .errors import Outcome, StateError
+
+Json = Annotated[bool, typer.Option("--json", help="Answer as JSON, for scripts (docs/recut-json.md).")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the app."""
+    app.command("verify")(_verify)
+    app.command("drift")(_drift)
+    app.command("record")(_record)
+    app.command("prove")(_prove)
+
+
+def require_verified(desk: Desk) -> None:
+    """Errors: check-failed where `verify` would say so."""
+    from .audit import verify
+
+    failed = verify(desk.git, desk.settings).failed
+    if failed:
+        raise StateError(
+            Outcome.CHECK_FAILED,
+            [f"{check.id}: {detail}" for check in failed for detail in check.details],
+            next_steps=["tools/recut verify"],
+        )
+
+
+def _verify(
+    context: typer.Context,
+    no_remote: Annotated[
+        bool, typer.Option("--no-remote", help="Check this clone's own refs; ask no server.")
+    ] = False,
+    as_json: Json = False,
+) -> Outcome:
+    """Review what the record and the tags claim, check by check, against the repository itself."""
+    from .audit import SCHEMA, verify
+    from .show_checks import show_audit
+
+    desk: Desk = context.obj
+    audit = verify(desk.git, desk.settings, remote=not no_remote)
+    return desk.answer(
+        audit,
+        schema=SCHEMA,
+        as_json=as_json,
+        show=lambda console: show_audit(console, audit),
+        outcome=audit.outcome,
+    )
+
+
+def _drift(
+    context: typer.Context,
+    topic: Annotated[
+        Optional[list[str]], typer.Option("--topic", help="Only this topic; repeatable.")
+    ] = None,
+    as_json: Json = False,
+) -> Outcome:
+    """Say how far upstream has moved, what of that touches a patch, what supersedes one."""
+    from .drift import SCHEMA, read_drift
+    from .show_checks import show_drift
+
+    desk: Desk = context.obj
+    drift = read_drift(desk.git, desk.settings, topic or ())
+    return desk.answer(
+        drift,
+        schema=SCHEMA,
+        as_json=as_json,
+        show=lambda console: show_drift(console, drift),
+        outcome=drift.outcome,
+    )
+
+
+def _record(
+    context: typer.Context,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare the record on the server's local; write nothing.")
+    ] = False,
+    as_json: Json = False,
+) -> Outcome:
+    """Bring the tables of the record in your checkout up to date; the rest of the page is yours."""
+    from .bookkeeping import SCHEMA, check_record, write_record
+    from .show_checks import show_record
+
+    desk: Desk = context.obj
+    report = (check_record if check else write_record)(desk.git, desk.settings)
+    return desk.answer(
+        report,
+        schema=SCHEMA,
+        as_json=as_json,
+        show=lambda console: show_record(console, report, file=desk.settings.record.file),
+        outcome=report.outcome,
+    )
+
+
+def _prove(
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(metavar="TOPIC|REV", help="A topic, or one commit.")],
+    test: Annotated[
+        Optional[str], typer.Option("--test", help="The test command; by default recut.toml's.")
+    ] = None,
+    at: Annotated[
+        Optional[str], typer.Option("--at", help="Prove a landed topic in this tree (a release tag, say).")
+    ] = None,
+    as_json: Json = False,
+) -> Outcome:
+    """Take back only the fix: its test must fail, and pass with it. Your checkout is not involved."""
+    from .prove import SCHEMA, prove
+    from .show_checks import show_proof
+
+    desk: Desk = context.obj
+    proof = prove(desk.git, desk.settings, what, environ=desk.environ, test=test, at=at)
+    return desk.answer(
+        proof,
+        schema=SCHEMA,
+        as_json=as_json,
+        show=lambda console: show_proof(console, proof),
+        outcome=proof.outcome,
+    )

@@ -1,0 +1,250 @@
+"""`prove`: a topic's tests must fail when only its fix is taken back, and pass with it.
+
+Two scratch worktrees of the same commit, one with the changes outside the test files reversed; the same
+command runs in both. The user's checkout is not involved.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+
+from .errors import Outcome, RecutError, refused, usage
+from .exhibits import Exhibits, read_exhibits
+from .facts import landed_topic
+from .git import Git
+from .settings import Settings
+from .stack import Sha, Value
+from .testrun import Ending, TestRun, run_tests
+from .worktree import scratch_worktree
+
+SCHEMA = "recut.prove/1"
+
+
+class Verdict(Enum):
+    PROVED = "proved"
+    NOT_DISCRIMINATING = "does not discriminate"
+    NOT_A_TEST_FAILURE = "not a test failure"
+    FAILS_WITH_FIX = "fails with the fix"
+    NO_FIX = "no fix"
+
+
+MEANING = {
+    Verdict.PROVED: "the test fails without the fix and passes with it",
+    Verdict.NOT_DISCRIMINATING: "the test passes without the fix too, so it shows nothing of the fix",
+    Verdict.NOT_A_TEST_FAILURE: "without the fix the test cannot even run, so it shows nothing of the fix",
+    Verdict.FAILS_WITH_FIX: "the test does not pass with the fix",
+    Verdict.NO_FIX: "nothing but test files changes: the fix is missing, upstream may have taken it",
+}
+
+
+class Subject(Value, frozen=True, kw_only=True):
+    """What is to be proved: `patches`, oldest first, as they are contained in `tip`."""
+
+    name: str
+    tip: Sha
+    patches: tuple[Sha, ...]
+
+
+class ProofRow(Value, frozen=True, kw_only=True):
+    """One test before and after; `why` is what it said without the fix."""
+
+    test: str
+    without_fix: Ending | None
+    with_fix: Ending | None
+    why: str = ""
+
+
+class Proof(Value, frozen=True, kw_only=True):
+    subject: Subject
+    command: str
+    fix_files: tuple[str, ...]
+    test_files: tuple[str, ...]
+    verdict: Verdict
+    rows: tuple[ProofRow, ...]
+    without_fix: TestRun | None
+    with_fix: TestRun | None
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome.DONE if self.verdict is Verdict.PROVED else Outcome.CHECK_FAILED
+
+    @property
+    def meaning(self) -> str:
+        return MEANING[self.verdict]
+
+
+def prove(
+    git: Git,
+    settings: Settings,
+    what: str,
+    *,
+    environ: Mapping[str, str],
+    test: str | None = None,
+    at: str | None = None,
+) -> Proof:
+    """Prove a topic (open, or landed in local) or a single commit.
+
+    environ: what the test command runs with. test: instead of the command in recut.toml.
+    at: the tree to prove a landed topic in, a release tag say; else local's tip.
+    Errors: usage where `what` is nothing; refused where no test can be named or the fix cannot be reversed.
+    """
+    subject = find_subject(git, settings, what, at=at)
+    tests = settings.prove.tests
+    test_files = _paths(git, subject.patches, [f":(glob){pattern}" for pattern in tests])
+    fix_files = _paths(git, subject.patches, [".", *_excluded(tests)])
+    command = _command(git, settings, subject, test, test_files)
+    if not fix_files:
+        return Proof(
+            subject=subject,
+            command=command,
+            fix_files=(),
+            test_files=test_files,
+            verdict=Verdict.NO_FIX,
+            rows=(),
+            without_fix=None,
+            with_fix=None,
+        )
+    with tempfile.TemporaryDirectory(prefix="recut-prove-") as scratch:
+        folder = Path(scratch).resolve()
+        with scratch_worktree(git, folder / "with-fix", subject.tip) as worktree:
+            with_fix = run_tests(command, worktree, folder / "with-fix.xml", environ)
+        with scratch_worktree(git, folder / "without-fix", subject.tip) as worktree:
+            _reverse_fix(git, subject, tests, worktree)
+            without_fix = run_tests(command, worktree, folder / "without-fix.xml", environ)
+    rows = _rows(without_fix, with_fix)
+    return Proof(
+        subject=subject,
+        command=command,
+        fix_files=fix_files,
+        test_files=test_files,
+        verdict=_verdict(without_fix, with_fix, rows),
+        rows=rows,
+        without_fix=without_fix,
+        with_fix=with_fix,
+    )
+
+
+def find_subject(git: Git, settings: Settings, what: str, *, at: str | None = None) -> Subject:
+    """A landed topic where local (or `at`) carries it, an open topic's branch, or a commit, in that order."""
+    exhibits = _exhibits(git, settings)
+    fork = settings.fork
+    topic = fork.topic_name(what)
+    tip = exhibits.local
+    if at is not None:
+        found = git.resolve(at)
+        if found is None:
+            raise usage(f"{at!r} is no commit here")
+        tip = found
+    base = exhibits.base_of(tip)
+    commits = git.commits(git.range(base, tip)) if base else []
+    landed = tuple(commit.sha for commit in commits if landed_topic(commit) == topic)
+    if landed:
+        return Subject(name=topic, tip=tip, patches=landed)
+    if at is not None:
+        raise refused(f"{at} carries no patch of a topic {topic!r}", f"tools/recut land {topic}")
+    branch = exhibits.topics.get(topic)
+    if branch:
+        base = exhibits.base_of(branch)
+        if base is None:
+            raise refused(f"{fork.topic_branch(topic)} and upstream have no history in common")
+        return Subject(name=topic, tip=branch, patches=tuple(git.range(base, branch)))
+    commit = git.resolve(what)
+    if commit is None:
+        known = ", ".join(sorted(exhibits.topics)) or "none"
+        raise usage(f"{what!r} is neither a topic nor a commit (topics: {known})")
+    if len(git.commits([commit])[0].parents) != 1:
+        raise refused(f"{what} is a merge or a first commit: there is no single change to take back")
+    return Subject(name=what, tip=commit, patches=(commit,))
+
+
+def _exhibits(git: Git, settings: Settings) -> Exhibits:
+    """This clone's refs; the server's where the clone has no local."""
+    try:
+        return read_exhibits(git, settings, remote=False)
+    except RecutError:
+        return read_exhibits(git, settings, remote=True)
+
+
+def _excluded(tests: Sequence[str]) -> list[str]:
+    return [f":(exclude,glob){pattern}" for pattern in tests]
+
+
+def _paths(git: Git, patches: Sequence[Sha], pathspecs: Sequence[str]) -> tuple[str, ...]:
+    out = git.run(
+        "diff-tree", "--stdin", "--no-commit-id", "--name-only", "-r", "-z", "--no-renames", "--",
+        *pathspecs, stdin="".join(f"{patch}\n" for patch in patches).encode(),
+    ).out  # fmt: skip
+    return tuple(sorted({path.decode(errors="surrogateescape") for path in out.split(b"\0") if path}))
+
+
+def _command(
+    git: Git, settings: Settings, subject: Subject, test: str | None, test_files: Sequence[str]
+) -> str:
+    template = test or settings.prove.test
+    present = [path for path in test_files if git.file(subject.tip, path) is not None]
+    if "{tests}" in template and not present:
+        raise refused(
+            f"{subject.name} changes no test file, so nothing can prove it (test files are "
+            f"{', '.join(settings.prove.tests)})",
+            f"tools/recut prove {subject.name} --test 'COMMAND'",
+        )
+    quoted = " ".join(shlex.quote(path) for path in present)
+    return template.replace("{tests}", quoted).replace("{python}", shlex.quote(sys.executable))
+
+
+def _reverse_fix(git: Git, subject: Subject, tests: Sequence[str], worktree: Path) -> None:
+    """Take back, newest first, what the patches change outside the test files."""
+    for patch in reversed(subject.patches):
+        diff = git.run(
+            "diff-tree", "-p", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv",
+            "--no-color", f"{patch}^", patch, "--", ".", *_excluded(tests),
+        ).out  # fmt: skip
+        if not diff:
+            continue
+        done = git.run(
+            "apply", "--reverse", "--3way", "--whitespace=nowarn", at=worktree, stdin=diff, ok=range(256)
+        )
+        if done.code:
+            raise refused(
+                f"{patch[:12]} cannot be taken back from {subject.tip[:12]} alone: later commits changed the "
+                f"same lines ({done.err.splitlines()[-1] if done.err else 'git apply failed'})",
+                f"tools/recut prove {patch}   (on its own tree)",
+            )
+
+
+def _rows(without_fix: TestRun, with_fix: TestRun) -> tuple[ProofRow, ...]:
+    before = {case.name: case for case in without_fix.cases}
+    after = {case.name: case for case in with_fix.cases}
+    if not before and not after:
+        return (
+            ProofRow(
+                test="the command",
+                without_fix=without_fix.ending,
+                with_fix=with_fix.ending,
+                why=without_fix.reason,
+            ),
+        )
+    return tuple(
+        ProofRow(
+            test=name,
+            without_fix=before[name].ending if name in before else None,
+            with_fix=after[name].ending if name in after else None,
+            why=before[name].message if name in before else "",
+        )
+        for name in dict.fromkeys([*after, *before])
+    )
+
+
+def _verdict(without_fix: TestRun, with_fix: TestRun, rows: Sequence[ProofRow]) -> Verdict:
+    if with_fix.ending is not Ending.PASSED:
+        return Verdict.FAILS_WITH_FIX
+    if any(row.without_fix is Ending.FAILED and row.with_fix is Ending.PASSED for row in rows):
+        return Verdict.PROVED
+    if without_fix.ending is Ending.PASSED:
+        return Verdict.NOT_DISCRIMINATING
+    return Verdict.NOT_A_TEST_FAILURE
