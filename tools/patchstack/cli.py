@@ -7,7 +7,6 @@ broad except, and the only one that turns an outcome into an exit code.
 from __future__ import annotations
 
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,20 +18,34 @@ from .errors import EXIT_CODES, BugError, InputError, Outcome, RecutError
 from .journal import Observer, ignore_entries
 
 
-def build_app() -> typer.Typer:
-    """The command line, without having run anything."""
+def build_app(args: Sequence[str]) -> typer.Typer:
+    """The command line as far as `args` need it, without having run anything.
+
+    A known command is set up alone, and help options only where help is asked for: building the rest, and
+    typer's pydantic for a help flag that was not given, would take longer than most commands do.
+    """
+    wants_help = "--help" in args
     app = typer.Typer(
         name="recut",
         help="Move the fork's patch stack to a new upstream without losing a commit.",
         add_completion=False,
-        no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        add_help_option=wants_help,
     )
     cli_settings.register(app)
     cli_runs.register(app)
     cli_checks.register(app)
+    named = [command for command in app.registered_commands if command.name == args[0]]
+    for command in named or app.registered_commands:
+        command.add_help_option = wants_help
+    app.registered_commands = named or app.registered_commands
+    app.callback()(_recut)
     return app
+
+
+def _recut() -> None:
+    """Keeps one command a subcommand where it is set up alone."""
 
 
 def run(
@@ -42,10 +55,11 @@ def run(
 
     observer: told of every journal entry, before and after it is on disk.
     """
+    args = args or ["--help"]
     as_json = "--json" in args
     desk = Desk(environ=environ, folder=folder, observer=observer)
     try:
-        outcome = build_app()(list(args), prog_name="tools/recut", standalone_mode=False, obj=desk)
+        outcome = build_app(args)(list(args), prog_name="tools/recut", standalone_mode=False, obj=desk)
     except RecutError as error:
         print_error(error, as_json=as_json)
         return EXIT_CODES[error.outcome]
@@ -71,6 +85,8 @@ def _edge(error: Exception, *, as_json: bool) -> int:
         message = str(say()) or "a command is missing"
         print_error(InputError(Outcome.USAGE, message, next_steps=steps), as_json=as_json)
         return EXIT_CODES[Outcome.USAGE]
+    import traceback
+
     traceback.print_exception(error)
     state = "Unknown: this is a bug. Nothing is lost: old tips are pinned before any branch moves."
     print_error(BugError(f"{type(error).__name__}: {error}", state=state), as_json=as_json)
