@@ -83,9 +83,15 @@ class Exhibits:
         }
 
     def base_of(self, commit: Sha) -> Sha | None:
-        """The upstream commit that `commit` is cut from."""
-        known = self.upstream_head or (self.record.base if self.record else None)
-        return self.git.merge_base(commit, known) if known and not self.git.missing([known]) else None
+        """The upstream commit that `commit` is cut from: the newest that upstream's branch, as known here,
+        or the record's base have in common with it. A tracking branch can be older than the base.
+        """
+        known = [self.upstream_head, self.record.base if self.record else None]
+        here = [tip for tip in dict.fromkeys(known) if tip and not self.git.missing([tip])]
+        bases = [base for tip in here if (base := self.git.merge_base(commit, tip))]
+        if len(bases) == 2 and self.git.is_ancestor(bases[0], bases[1]):
+            return bases[1]
+        return bases[0] if bases else None
 
     def own_commits(self, base: Sha, tip: Sha) -> list[tuple[Commit, CommitKind]]:
         """The commits of base..tip, oldest first, and what each is there for."""
