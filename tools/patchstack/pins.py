@@ -9,9 +9,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
-
 from .errors import refused
 from .git import Git
 from .settings import Pins
@@ -34,6 +31,10 @@ def read_pins(text: str, pins: Pins) -> tuple[Pin, ...]:
 
     Errors: refused where the file cannot be read.
     """
+    # Costs more to import than `status` has time for.
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.utils import canonicalize_name
+
     wanted = {canonicalize_name(name): name for name in pins.names}
     found: dict[Pin, None] = {}
     for written in _requirements(text, pins.file):

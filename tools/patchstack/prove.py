@@ -19,7 +19,7 @@ from .facts import landed_topic
 from .git import Git
 from .settings import Settings
 from .stack import Sha, Value
-from .testrun import Ending, TestRun, run_tests
+from .testrun import Ending, TestCase, TestRun, run_tests
 from .worktree import scratch_worktree
 
 SCHEMA = "recut.prove/1"
@@ -229,15 +229,27 @@ def _rows(without_fix: TestRun, with_fix: TestRun) -> tuple[ProofRow, ...]:
                 why=without_fix.reason,
             ),
         )
+    covered = {name: _whole_file(name, before) for name in after if name not in before}
+    shown = set(covered.values())
     return tuple(
-        ProofRow(
-            test=name,
-            without_fix=before[name].ending if name in before else None,
-            with_fix=after[name].ending if name in after else None,
-            why=before[name].message if name in before else "",
-        )
+        _row(name, before.get(name) or before.get(covered.get(name, "")), after.get(name))
         for name in dict.fromkeys([*after, *before])
+        if name not in shown
     )
+
+
+def _row(name: str, before: TestCase | None, after: TestCase | None) -> ProofRow:
+    return ProofRow(
+        test=name,
+        without_fix=before.ending if before else None,
+        with_fix=after.ending if after else None,
+        why=before.message if before else "",
+    )
+
+
+def _whole_file(name: str, cases: Mapping[str, TestCase]) -> str:
+    """The case that stands for the whole test file of `name`, not collected; "" if none does."""
+    return next((other for other in cases if other and name.startswith((f"{other}::", f"{other}."))), "")
 
 
 def _verdict(without_fix: TestRun, with_fix: TestRun, rows: Sequence[ProofRow]) -> Verdict:
