@@ -486,7 +486,15 @@ UPSTREAM_SINCE: tuple[tuple[str, Files], ...] = (
 )
 
 
-def build_bare_forge(root: Path) -> Forge:
+RELEASE_EDITS = """
+[[release.edits]]
+file = "pyproject.toml"
+find = '^version = ".*"$'
+replace = 'version = "{version}"'
+"""
+
+
+def build_bare_forge(root: Path, *, settings: str = RECUT_TOML) -> Forge:
     """Upstream at v0.6.0, a fork of it whose local holds recut.toml and a record without topics, a clone.
 
     The clone's checkout is a branch of the maintainer's own, `desk`, one commit past local.
@@ -509,7 +517,7 @@ def build_bare_forge(root: Path) -> Forge:
     work.git("remote", "add", "origin", str(origin.folder))
     work.git("remote", "add", "upstream", str(upstream.folder))
     work.git("fetch", "-q", "upstream")
-    plain = work.commit("local", "Say what this fork follows", {"recut.toml": RECUT_TOML}, start=base)
+    plain = work.commit("local", "Say what this fork follows", {"recut.toml": settings}, start=base)
     work.git("push", "-q", "origin", f"{base}:refs/heads/main", "local")
     forge.write_record(
         Record(
@@ -525,9 +533,9 @@ def build_bare_forge(root: Path) -> Forge:
     return forge
 
 
-def build_forge(root: Path) -> Forge:
+def build_forge(root: Path, *, settings: str = RECUT_TOML) -> Forge:
     """The standard scene (see the module's docstring)."""
-    forge = build_bare_forge(root)
+    forge = build_bare_forge(root, settings=settings)
     forge.add_topic("empty-mean", ("The mean of nothing is zero", EMPTY_MEAN))
     forge.add_topic("zero-size", ("A batch size of zero means one", ZERO_SIZE))
     forge.add_topic("strip-words", ("Spaces are not words", STRIP_WORDS))
