@@ -209,8 +209,13 @@ def _topic_branches(servers: Servers, settings: Settings, topics: Sequence[str])
 
 
 def _branches(git: Git, names: Sequence[str], tips: dict[str, Sha], upstream_head: Sha) -> list[BranchFacts]:
-    bases = {name: git.merge_base(tips[branch_ref(name)], upstream_head) for name in names}
-    own = {name: git.range(base, tips[branch_ref(name)]) if base else [] for name, base in bases.items()}
+    graph = git.graph([tips[branch_ref(name)] for name in names], without=[upstream_head])
+    bases, own = {}, {}
+    for name in names:
+        bases[name], above = first_parents(graph, tips[branch_ref(name)])
+        has_merges = any(len(graph[commit]) > 1 for commit in above)
+        base = bases[name]
+        own[name] = git.range(base, tips[branch_ref(name)]) if base and has_merges else above[::-1]
     every = list(dict.fromkeys(commit for commits in own.values() for commit in commits))
     values = dict(zip(every, git.commits(every), strict=True))
     changes = git.changes(every)
@@ -290,6 +295,19 @@ def describe(git: Git, releases: dict[str, Sha], release: str, base: Sha) -> str
         return base[:7]
     n_commits = int(git.text("rev-list", "--count", f"{releases[release]}..{base}"))
     return f"{release}-{n_commits}-g{base[:7]}" if n_commits else release
+
+
+def first_parents(graph: Mapping[Sha, Sequence[Sha]], tip: Sha) -> tuple[Sha | None, list[Sha]]:
+    """(the first commit that is not in `graph`, those that are, newest first), along first parents.
+
+    None: the history begins inside `graph`.
+    """
+    found: list[Sha] = []
+    commit: Sha | None = tip
+    while commit is not None and commit in graph:
+        found.append(commit)
+        commit = next(iter(graph[commit]), None)
+    return commit, found
 
 
 def landed_topic(commit: Commit) -> str | None:

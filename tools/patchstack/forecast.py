@@ -50,7 +50,20 @@ class Replay(Value, frozen=True, kw_only=True):
 
     plan: BranchPlan
     tip: Spot
+    made: Mapping[Sha, Sha]
+    """Patch -> its new commit; after a conflict that was passed over, a stand-in that shows the class."""
     stopped: PatchPlan | None = None
+
+
+def forecast_branches(git: Git, jobs: Sequence[Job], *, tests: Sequence[str]) -> tuple[BranchPlan, ...]:
+    """Replay every job past its conflicts and say what becomes of each patch.
+
+    tests: globs of test files, to tell a fix that upstream took with another test.
+    """
+    git.commits([patch.parents[0] for job in jobs for patch in job.patches])
+    replays = [replay_branch(git, job, tests=tests, goes_on=True) for job in jobs]
+    ranges = [UpstreamRange(git, job.base, job.new_base, tests) for job in jobs]
+    return _classified(git, replays, ranges)
 
 
 def replay_branch(
@@ -61,20 +74,16 @@ def replay_branch(
     decisions: Mapping[Sha, Decision] | None = None,
     goes_on: bool = False,
 ) -> Replay:
-    """Replay `job`. `goes_on`: past a conflict, markers and all, to forecast what follows (without ids).
-
-    tests: globs of test files, to tell a fix that upstream took with another test.
-    """
+    """Replay `job` until a patch needs a decision. `goes_on`: past that, markers and all, without ids."""
     decided = decisions or {}
     upstream = UpstreamRange(git, job.base, job.new_base, tests)
-    onto = git.commits([job.onto])[0]
+    (onto,) = git.commits([job.onto])
     tip = Spot(commit=onto.sha, tree=onto.tree)
-    parents = {c.sha: c for c in git.commits([patch.parents[0] for patch in job.patches])}
     plans: list[PatchPlan] = []
+    made: dict[Sha, Sha] = {}
     known = True
-    clean: list[tuple[int, Commit, Sha]] = []
     for patch in job.patches:
-        base_plan = PatchPlan(
+        plan = PatchPlan(
             patch=patch.sha,
             subject=patch.subject,
             fate=PatchClass.UNTOUCHED,
@@ -82,34 +91,34 @@ def replay_branch(
             topic=job.topics.get(patch.sha, job.land),
         )
         decision = decided.get(patch.sha)
-        if decision and decision.resolved:
-            resolved = git.commits([decision.resolved])[0]
-            tip = Spot(commit=resolved.sha, tree=resolved.tree)
-            plans.append(_change(base_plan, fate=PatchClass.ADAPTED, new=tip.commit, note="resolved by hand"))
-            continue
         if decision:
-            plans.append(_dropped(git, base_plan, decision))
+            plan, tip = _as_decided(git, plan, decision, tip)
+            plans.append(plan)
             continue
-        parent_tree = parents[patch.parents[0]].tree
-        picked = merge_patch(git, patch, tip, parent_tree=parent_tree)
-        if picked.conflicts or (picked.tree == tip.tree and patch.tree != parent_tree):
-            plan = _explain(upstream, patch, picked, base_plan)
+        (parent,) = git.commits(patch.parents)
+        picked = merge_patch(git, patch, tip, parent_tree=parent.tree)
+        if picked.conflicts or (picked.tree == tip.tree and patch.tree != parent.tree):
+            plan = _explain(upstream, patch, picked, plan)
             plans.append(plan)
             if plan.stops and not goes_on:
-                return Replay(plan=_branch_plan(job, plans, None), tip=tip, stopped=plan)
+                return Replay(plan=_branch_plan(job, plans, None), tip=tip, made=made, stopped=plan)
             if plan.stops:
                 known = False
-                tip = Spot(commit=tip.commit, tree=picked.tree)
+                tip = put_commit(git, patch, tip, picked.tree)
             continue
-        if known:
-            tip = put_commit(git, patch, tip, picked.tree, topic=job.land)
-            clean.append((len(plans), patch, tip.commit))
-        else:
-            tip = Spot(commit=tip.commit, tree=picked.tree)
-        fate = PatchClass.EMPTY if patch.tree == parent_tree else PatchClass.UNTOUCHED
-        plans.append(_change(base_plan, fate=fate, new=tip.commit if known else None))
-    _classify(git, plans, clean, upstream)
-    return Replay(plan=_branch_plan(job, plans, tip.commit if known else None), tip=tip)
+        tip = put_commit(git, patch, tip, picked.tree, topic=job.land)
+        made[patch.sha] = tip.commit
+        fate = PatchClass.EMPTY if patch.tree == parent.tree else PatchClass.UNTOUCHED
+        plans.append(_change(plan, fate=fate, new=tip.commit if known else None))
+    return Replay(plan=_branch_plan(job, plans, tip.commit if known else None), tip=tip, made=made)
+
+
+def _as_decided(git: Git, plan: PatchPlan, decision: Decision, tip: Spot) -> tuple[PatchPlan, Spot]:
+    if decision.resolved is None:
+        return _dropped(git, plan, decision), tip
+    (resolved,) = git.commits([decision.resolved])
+    spot = Spot(commit=resolved.sha, tree=resolved.tree)
+    return _change(plan, fate=PatchClass.ADAPTED, new=spot.commit, note="resolved by hand"), spot
 
 
 def _change(plan: PatchPlan, **fields: object) -> PatchPlan:
@@ -155,39 +164,61 @@ def _explain(upstream: UpstreamRange, patch: Commit, picked: Picked, plan: Patch
     return _change(plan, fate=PatchClass.CONFLICT, conflicts=picked.conflicts, note=note, **named)
 
 
-def _classify(
-    git: Git, plans: list[PatchPlan], clean: Sequence[tuple[int, Commit, Sha]], upstream: UpstreamRange
-) -> None:
-    """Tell untouched, adapted and partly superseded apart, by the patches before and after."""
-    moved = [(index, patch, new) for index, patch, new in clean if patch.sha != new]
-    pairs = list(dict.fromkeys(commit for _, patch, new in moved for commit in (patch.sha, new)))
-    ids = git.patch_ids(pairs)
-    changed = [(index, patch, new) for index, patch, new in moved if ids[patch.sha] != ids[new]]
-    lines = changed_lines(git.diffs([commit for _, patch, new in changed for commit in (patch.sha, new)]))
-    for index, patch, new in changed:
-        before, after = lines.get(patch.sha, Counter()), lines.get(new, Counter())
-        if after < before:
-            files = sorted({path.decode(errors="replace") for path, _ in before - after})
-            found = upstream.superseding(patch, becomes_empty=False)
-            plans[index] = _change(
-                plans[index],
-                fate=PatchClass.PARTLY_SUPERSEDED,
-                note=f"upstream already has its change to {', '.join(files)}",
-                upstream=found.commit.sha if found else None,
-                upstream_subject=found.commit.subject if found else "",
-            )
-        else:
-            plans[index] = _change(plans[index], fate=PatchClass.ADAPTED)
+def _classified(
+    git: Git, replays: Sequence[Replay], ranges: Sequence[UpstreamRange]
+) -> tuple[BranchPlan, ...]:
+    """The plans with untouched, adapted and partly superseded told apart, by the patches before and after."""
+    moved = {
+        patch.patch: replay.made[patch.patch]
+        for replay in replays
+        for patch in replay.plan.patches
+        if patch.fate is PatchClass.UNTOUCHED and replay.made[patch.patch] != patch.patch
+    }
+    ids = git.patch_ids(list(dict.fromkeys([*moved, *moved.values()])))
+    changed = {patch: new for patch, new in moved.items() if ids[patch] != ids[new]}
+    lines = changed_lines(git.diffs([*changed, *changed.values()]))
+
+    def classify(plan: PatchPlan, upstream: UpstreamRange) -> PatchPlan:
+        if plan.patch not in changed or plan.fate is not PatchClass.UNTOUCHED:
+            return plan
+        before = lines.get(plan.patch, Counter())
+        after = lines.get(changed[plan.patch], Counter())
+        return _partly(git, plan, before, after, upstream)
+
+    return tuple(
+        msgspec.structs.replace(
+            replay.plan, patches=tuple(classify(patch, upstream) for patch in replay.plan.patches)
+        )
+        for replay, upstream in zip(replays, ranges, strict=True)
+    )
 
 
+def _partly(git: Git, plan: PatchPlan, before: Lines, after: Lines, upstream: UpstreamRange) -> PatchPlan:
+    """Partly superseded where some of the patch's lines are gone and none is new; else adapted."""
+    if not after < before:
+        return _change(plan, fate=PatchClass.ADAPTED)
+    files = sorted({path.decode(errors="replace") for path, _ in before - after})
+    (patch,) = git.commits([plan.patch])
+    found = upstream.superseding(patch, becomes_empty=False)
+    return _change(
+        plan,
+        fate=PatchClass.PARTLY_SUPERSEDED,
+        note=f"upstream already has its change to {', '.join(files)}",
+        upstream=found.commit.sha if found else None,
+        upstream_subject=found.commit.subject if found else "",
+    )
+
+
+Lines = Counter[tuple[bytes, bytes]]
+"""How often each (path, added or removed line) occurs in a patch."""
 _COMMIT_LINE = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 
-def changed_lines(diffs: bytes) -> dict[Sha, Counter[tuple[bytes, bytes]]]:
-    """Commit -> how often each (path, added or removed line) occurs, from `-U0` diffs with commit lines."""
-    found: dict[Sha, Counter[tuple[bytes, bytes]]] = {}
-    current: Counter[tuple[bytes, bytes]] = Counter()
+def changed_lines(diffs: bytes) -> dict[Sha, Lines]:
+    """Commit -> its changed lines, from `-U0` diffs that each follow a line with the commit's id."""
+    found: dict[Sha, Lines] = {}
+    current: Lines = Counter()
     path = b""
     left = 0
     for line in diffs.split(b"\n"):

@@ -10,7 +10,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import tempfile
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -131,6 +134,8 @@ class Git:
         self._environ = scrubbed(environ)
         # A folder every repository has and where no .gitattributes can be: the work tree of sealed commands.
         self._sealed = common_dir / "objects"
+        self._commits: dict[Sha, Commit] = {}
+        self._writer: CommitWriter | None = None
 
     def start(
         self,
@@ -240,7 +245,11 @@ class Git:
         result = self.run("update-ref", "-m", reason, "--stdin", "-z", stdin=script.encode(), ok=(0, 128))
         return result.code == 0
 
-    @property
+    def keep(self, ref: str, commit: Sha) -> None:
+        """Point one of this tool's own refs at a commit, wherever it was, so that gc leaves the commit."""
+        self.run("update-ref", "-m", "recut: keep", ref, commit)
+
+    @cached_property
     def hash_length(self) -> int:
         """Hex digits of an object id here."""
         return 64 if self.config("extensions.objectformat") == "sha256" else 40
@@ -270,7 +279,10 @@ class Git:
 
     def commits(self, wanted: Sequence[Sha]) -> list[Commit]:
         """The commits in the order asked for."""
-        return [read_commit(commit, raw) for commit, raw in zip(wanted, self._objects(wanted), strict=True)]
+        new = [commit for commit in dict.fromkeys(wanted) if commit not in self._commits]
+        for commit, raw in zip(new, self._objects(new), strict=True):
+            self._commits[commit] = read_commit(commit, raw)
+        return [self._commits[commit] for commit in wanted]
 
     def _objects(self, wanted: Sequence[str]) -> Iterator[bytes]:
         if not wanted:
@@ -289,6 +301,14 @@ class Git:
     def range(self, base: Sha, tip: Sha) -> list[Sha]:
         """Commits of base..tip, oldest first, parents before children."""
         return [Sha(row) for row in self.lines("rev-list", "--reverse", "--topo-order", f"{base}..{tip}")]
+
+    def graph(self, tips: Iterable[Sha], *, without: Iterable[Sha]) -> dict[Sha, tuple[Sha, ...]]:
+        """Commit -> parents, of everything that the tips reach and `without` does not, in one walk."""
+        names = "".join(f"{name}\n" for name in (*tips, *(f"^{tip}" for tip in without)))
+        rows = (
+            row.split(" ") for row in self.lines("rev-list", "--parents", "--stdin", stdin=names.encode())
+        )
+        return {Sha(commit): tuple(map(Sha, parents)) for commit, *parents in rows}
 
     def is_ancestor(self, ancestor: Sha, commit: Sha) -> bool:
         """Whether `commit` contains `ancestor`. Errors: an absent object; a shallow clone, where git lies."""
@@ -360,8 +380,14 @@ class Git:
         result = self.run("cat-file", "blob", f"{revision}:{path}", ok=(0, 128))
         return result.out if result.code == 0 else None
 
+    def write_commit(self, data: bytes) -> Sha:
+        """Store a commit, through one git that stays: a replay writes hundreds."""
+        if self._writer is None:
+            self._writer = CommitWriter(self)
+        return self._writer.write(data)
+
     def write_object(self, kind: str, data: bytes) -> Sha:
-        """Store an object (blob, tree, commit, tag); git checks its form."""
+        """Store an object (blob, tree, tag); git checks its form."""
         return sha(self.text("hash-object", "-w", "-t", kind, "--stdin", stdin=data))
 
     def with_file(self, tree: Sha, path: str, content: bytes, *, mode: str = "100644") -> Sha:
@@ -382,6 +408,38 @@ class Git:
             return sha(self.run("write-tree", env=env).out.decode().strip())
         finally:
             index.unlink(missing_ok=True)
+
+
+class CommitWriter:
+    """`git hash-object` kept running, fed one file at a time; it ends with the Git that it belongs to."""
+
+    def __init__(self, git: Git) -> None:
+        args = ("hash-object", "-w", "-t", "commit", "--no-filters", "--stdin-paths")
+        self._process = git.start(args)
+        handle, name = tempfile.mkstemp(prefix="recut-commit-")
+        os.close(handle)
+        self._file = Path(name)
+        self._close = weakref.finalize(git, _end_writer, self._process, self._file)
+
+    def write(self, data: bytes) -> Sha:
+        """Errors: git-failed where git does not accept it as a commit."""
+        stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
+        assert stdin and stdout and stderr
+        self._file.write_bytes(data)
+        try:
+            stdin.write(os.fsencode(self._file) + b"\n")
+            stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended, and says why below
+        answer = stdout.readline().decode().strip()
+        if not answer:
+            raise StateError(Outcome.GIT_FAILED, f"git hash-object failed: {stderr.read().decode().strip()}")
+        return sha(answer)
+
+
+def _end_writer(process: subprocess.Popen[bytes], file: Path) -> None:
+    process.communicate()
+    file.unlink(missing_ok=True)
 
 
 def _modes_and_status(field: bytes) -> tuple[str, str, str]:

@@ -57,10 +57,10 @@ def integrate(git: Git, settings: Settings) -> Integration:
             f"tree {merged.tree}\nparent {tip}\nparent {topic.tip}\nauthor {ident}\ncommitter {ident}\n\n"
             f"Join {topic.branch}\n\nFor test builds only; never a branch.\n"
         )
-        tip = git.write_object("commit", raw.encode())
+        tip = git.write_commit(raw.encode())
         joined.append(topic.branch)
     ref = f"refs/recut/integrate/{tip[:12]}"
-    git.update_refs({ref: (git.refs(ref).get(ref), tip)}, reason="recut integrate")
+    git.keep(ref, tip)
     return Integration(
         commit=tip,
         local=facts.local.tip,

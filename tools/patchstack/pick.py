@@ -36,7 +36,7 @@ def merge_patch(git: Git, patch: Commit, onto: Spot, *, parent_tree: Sha) -> Pic
     # merge-tree of git 2.39 takes no merge base: a commit with the new tree on the patch's own parent has it.
     nobody = "- <-> 0 +0000"
     raw = f"tree {onto.tree}\nparent {patch.parents[0]}\nauthor {nobody}\ncommitter {nobody}\n\n"
-    return merge_commits(git, git.write_object("commit", raw.encode()), patch.sha)
+    return merge_commits(git, git.write_commit(raw.encode()), patch.sha)
 
 
 def merge_commits(git: Git, ours: Sha, theirs: Sha) -> Picked:
@@ -55,12 +55,8 @@ def put_commit(git: Git, patch: Commit, onto: Spot, tree: Sha, *, topic: str = "
     if patch.parents[:1] == (onto.commit,) and patch.tree == tree and not topic:
         return Spot(commit=patch.sha, tree=tree)
     message = _message(patch)
-    return Spot(
-        commit=git.write_object(
-            "commit", rewritten(patch, tree, onto.commit, add_trailer(message, topic) if topic else message)
-        ),
-        tree=tree,
-    )
+    raw = rewritten(patch, tree, onto.commit, add_trailer(message, topic) if topic else message)
+    return Spot(commit=git.write_commit(raw), tree=tree)
 
 
 def _message(patch: Commit) -> bytes:
@@ -93,4 +89,4 @@ def own_commit(git: Git, tree: Sha, parent: Sha, identity: Identity, *, date_s: 
     """A commit that this tool itself makes (a record, a release), at a date that the plan fixes."""
     ident = f"{identity} {date_s} +0000"
     raw = f"tree {tree}\nparent {parent}\nauthor {ident}\ncommitter {ident}\n\n{message}"
-    return Spot(commit=git.write_object("commit", raw.encode()), tree=tree)
+    return Spot(commit=git.write_commit(raw.encode()), tree=tree)

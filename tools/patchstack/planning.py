@@ -14,7 +14,7 @@ from . import record
 from .bookkeeping import server_archive
 from .errors import refused
 from .facts import Facts, gather, landed_topic
-from .forecast import Job, replay_branch
+from .forecast import Job, forecast_branches
 from .git import Git
 from .pick import Spot, own_commit
 from .pins import pins_at
@@ -54,7 +54,7 @@ def plan_recut(
     reasons += planned.tag_refusals(facts, tags, own_annotated_tags(git))
     _refuse(reasons)
     jobs = recut_jobs(facts)
-    branches = tuple(replay_branch(git, job, tests=settings.prove.tests, goes_on=True).plan for job in jobs)
+    branches = forecast_branches(git, jobs, tests=settings.prove.tests)
     draft = Plan(
         kind="recut",
         push_url=facts.push_url,
@@ -107,13 +107,13 @@ def plan_land(
     tags = (planned.topic_archive(branch), before)
     reasons += planned.tag_refusals(facts, tags, own_annotated_tags(git))
     _refuse(reasons)
-    replay = replay_branch(git, land_job(facts), tests=settings.prove.tests, goes_on=True)
+    branches = forecast_branches(git, [land_job(facts)], tests=settings.prove.tests)
     draft = Plan(
         kind="land",
         push_url=facts.push_url,
         remote=settings.fork.remote,
         identity=identity or facts.identity,
-        branches=(replay.plan,),
+        branches=branches,
         archive=tags,
         topic=name,
         old_base=facts.local.base,

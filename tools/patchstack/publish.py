@@ -6,7 +6,7 @@ branch has the lease that the plan fixed, and each new tag must not exist.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .errors import BugError, Outcome, StateError, refused
 from .git import Git, RemoteRef
@@ -14,7 +14,7 @@ from .journal import Run, Runs
 from .plan import Plan
 from .planning import own_annotated_tags
 from .remote import PushResult, fetch_url, push, read_refs
-from .stack import ArchiveTag, Identity, Lease, Move, Sha, branch_ref, tag_ref
+from .stack import ArchiveTag, Commit, Identity, Lease, Move, Sha, branch_ref, tag_ref
 
 MOVED_NOTHING = "No branch has moved, on the server or here. Archive tags are only ever added."
 
@@ -132,27 +132,46 @@ def make_tags(
     here = own_annotated_tags(git)
     values = git.refs("refs/tags/archive/")
     commits = {commit.sha: commit for commit in git.commits([tag.commit for tag in tags])}
-    made = []
-    for tag in tags:
-        if tag.ref in here:
-            if here[tag.ref] != tag.commit:
-                raise refused(f"{tag.name} in this clone is not an annotated tag of {tag.commit[:12]}")
-            made.append((tag, values[tag.ref]))
-            continue
-        date_s = commits[tag.commit].committer_date_s
-        made.append((tag, put_tag(git, tag.name, tag.commit, identity, date_s=date_s, message=message)))
-    return made
+    wrong = [tag for tag in tags if tag.ref in here and here[tag.ref] != tag.commit]
+    if wrong:
+        raise refused(
+            [f"{tag.name} in this clone is not an annotated tag of {tag.commit[:12]}" for tag in wrong],
+            *(f"git tag -d {tag.name}" for tag in wrong),
+            state=MOVED_NOTHING,
+        )
+    new = {
+        tag.ref: write_tag(git, tag.name, commits[tag.commit], identity, message)
+        for tag in tags
+        if tag.ref not in here
+    }
+    put_tags(git, new)
+    return [(tag, new.get(tag.ref) or values[tag.ref]) for tag in tags]
 
 
-def put_tag(git: Git, name: str, commit: Sha, identity: Identity, *, date_s: int, message: str) -> Sha:
-    """An annotated tag in this clone, at a fixed date. Errors: refused where the name is taken."""
-    content = f"object {commit}\ntype commit\ntag {name}\ntagger {identity} {date_s} +0000\n\n{message}"
-    value = git.write_object("tag", content.encode())
-    if not git.update_refs({f"refs/tags/{name}": (None, value)}, reason=f"recut: pin {commit[:12]}"):
-        found = git.refs(f"refs/tags/{name}").get(f"refs/tags/{name}")
-        if found != value:
-            raise refused(f"the tag {name} is in this clone already, as something else", f"git tag -d {name}")
-    return value
+def write_tag(git: Git, name: str, commit: Commit, identity: Identity, message: str) -> Sha:
+    """The tag object, dated as its commit is, so that a repetition makes the same one."""
+    tagger = f"{identity} {commit.committer_date_s} +0000"
+    content = f"object {commit.sha}\ntype commit\ntag {name}\ntagger {tagger}\n\n{message}"
+    return git.write_object("tag", content.encode())
+
+
+def put_tags(git: Git, tags: Mapping[str, Sha]) -> None:
+    """New tags in this clone, all or none; those that are here as they should be are left alone.
+
+    Errors: refused where a name is taken by something else.
+    """
+    found = git.refs(*tags) if tags else {}
+    taken = [ref[len("refs/tags/") :] for ref, value in tags.items() if found.get(ref, value) != value]
+    absent: dict[str, tuple[Sha | None, Sha | None]] = {
+        ref: (None, value) for ref, value in tags.items() if ref not in found
+    }
+    if taken or not git.update_refs(absent, reason="recut: pin"):
+        raise refused(
+            [f"the tag {name} is in this clone already, as something else" for name in taken]
+            or "git could not write the tags into this clone",
+            *(f"git tag -d {name}" for name in taken),
+            state=MOVED_NOTHING,
+        )
 
 
 def push_tags(git: Git, url: str, tags: Sequence[tuple[ArchiveTag, Sha]]) -> None:
@@ -216,9 +235,9 @@ def push_release(git: Git, plan: Plan) -> None:
     if commit is None:
         raise BugError(f"the plan names the release {plan.release_tag} and no commit for it")
     (value,) = git.commits([commit])
-    date_s, message = value.committer_date_s, plan.release_message
-    tag = put_tag(git, plan.release_tag, commit, plan.identity, date_s=date_s, message=message)
+    tag = write_tag(git, plan.release_tag, value, plan.identity, plan.release_message)
     ref = tag_ref(plan.release_tag)
+    put_tags(git, {ref: tag})
     result = push(git, plan.push_url, [(tag, ref)], [Lease(ref=ref, expect=None)])
     found = read_refs(git, plan.push_url, ref).get(ref)
     if found != RemoteRef(tag, commit):

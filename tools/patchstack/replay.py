@@ -83,7 +83,7 @@ def replay(git: Git, settings: Settings, run: Run) -> None:
         tip = result.tip.commit
         if branch is plan.branches[-1] and plan.writes_record:
             tip = plan.record_commit or put_record(git, settings, plan, branches).commit
-        keep(git, f"{run.ref_prefix}heads/{branch.branch}", tip)
+        git.keep(f"{run.ref_prefix}heads/{branch.branch}", tip)
         if not run.has_done("branch", branch=branch.branch):
             stays = "" if result.plan.moves else "stays"
             run.write("branch", branch=branch.branch, new=tip, reason=stays)
@@ -94,7 +94,7 @@ def _replayed(git: Git, settings: Settings, run: Run, branch: BranchPlan) -> Rep
     """The branch as planned where its tip is known, else replayed with the decisions so far."""
     if branch.new:
         (tip,) = git.commits([branch.new])
-        return Replay(plan=branch, tip=Spot(commit=tip.sha, tree=tip.tree))
+        return Replay(plan=branch, tip=Spot(commit=tip.sha, tree=tip.tree), made={})
     job = _job(git, run.plan, branch)
     return replay_branch(git, job, tests=settings.prove.tests, decisions=run.decisions())
 
@@ -117,11 +117,6 @@ def _job(git: Git, plan: Plan, branch: BranchPlan) -> Job:
     )
 
 
-def keep(git: Git, ref: str, commit: Sha) -> None:
-    """Keep a commit alive under one of this tool's own refs."""
-    git.update_refs({ref: (git.refs(ref).get(ref), commit)}, reason="recut: keep")
-
-
 # Conflicts
 
 
@@ -130,7 +125,7 @@ def _stop(git: Git, run: Run, result: Replay, patch: PatchPlan) -> StateError:
     branch = result.plan.branch
     stopped = run.stopped
     if not (stopped and stopped.patch == patch.patch and run.worktree.exists()):
-        keep(git, f"{run.ref_prefix}heads/{branch}", result.tip.commit)
+        git.keep(f"{run.ref_prefix}heads/{branch}", result.tip.commit)
         add_worktree(git, run.worktree, result.tip.commit)
         git.run(
             "cherry-pick", "--allow-empty", "--end-of-options", patch.patch, at=run.worktree, ok=range(256)
@@ -213,9 +208,12 @@ def take_resolution(git: Git, run: Run) -> None:
         raise conflict(git, run, *(f"conflict markers are still in {path}" for path in marked))
     if run.plan.kind == "land":
         message = add_trailer(message, run.plan.topic)
-    new = git.write_object("commit", rewritten(patch, tree, tip.sha, message))
-    keep(git, f"{run.ref_prefix}resolved/{patch.sha}", new)
+    new = git.write_commit(rewritten(patch, tree, tip.sha, message))
+    git.keep(f"{run.ref_prefix}resolved/{patch.sha}", new)
     run.write("resolved", branch=stopped.branch, patch=patch.sha, new=new)
+    git.run(
+        "rerere", at=run.worktree, ok=range(256)
+    )  # remembers the resolution, if the user wants that at all
     remove_worktree(git, run.worktree)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from . import record
 from .errors import RecutError, refused
-from .facts import base_release, describe, landed_topic
+from .facts import base_release, describe, first_parents, landed_topic
 from .git import FileChange, Git
 from .journal import Runs, ways_on
 from .plan import Plan
@@ -60,9 +60,11 @@ class Status(Value, frozen=True, kw_only=True):
 def read_status(git: Git, settings: Settings, runs: Runs) -> Status:
     """Errors: refused where a remote is missing or was never fetched, with all that is missing."""
     upstream, local, tips = _tips(git, settings)
-    own = _own_commits(git, upstream, [local, *tips.values()])
-    local_base, local_own = _walk(own, local)
-    base = local_base or git.merge_base(local, upstream)
+    recorded = _record(git, settings, local)
+    known = [upstream, *([recorded.base] if recorded and not git.missing([recorded.base]) else [])]
+    own = git.graph([local, *tips.values()], without=known)
+    local_base, local_own = first_parents(own, local)
+    base = local_base
     if base is None:
         raise refused(f"{settings.fork.local} and upstream have no history in common")
     every = list(own)
@@ -81,7 +83,7 @@ def read_status(git: Git, settings: Settings, runs: Runs) -> Status:
         n_carried=sum(_is_carried(commits[c], changes[c], settings) for c in local_own),
         upstream=upstream,
         n_behind=int(git.text("rev-list", "--count", f"{base}..{upstream}")),
-        topics=_topics(git, settings, tips, own, changes, drifted, landed, runs.last_plan(), local),
+        topics=_topics(settings, tips, own, changes, drifted, landed, runs.last_plan(), recorded),
         unpinned=tuple(unpinned_here(git, settings)),
         next_release=next_local_release(release, git.refs("refs/tags/")) if release else "",
         run=RunStatus(
@@ -126,24 +128,6 @@ def _tips(git: Git, settings: Settings) -> tuple[Sha, Sha, dict[str, Sha]]:
     return seen[tracking], branches[fork.local], topics
 
 
-def _own_commits(git: Git, upstream: Sha, tips: Sequence[Sha]) -> dict[Sha, tuple[Sha, ...]]:
-    """Commit -> parents, of everything that the tips have over upstream, in one walk."""
-    names = "".join(f"{tip}\n" for tip in (*tips, f"^{upstream}"))
-    rows = git.lines("rev-list", "--parents", "--stdin", stdin=names.encode())
-    return {Sha(row.split()[0]): tuple(Sha(p) for p in row.split()[1:]) for row in rows}
-
-
-def _walk(own: Mapping[Sha, tuple[Sha, ...]], tip: Sha) -> tuple[Sha | None, list[Sha]]:
-    """(first commit that is upstream's, the commits above it, newest first), along first parents."""
-    found: list[Sha] = []
-    commit: Sha | None = tip
-    while commit is not None and commit in own:
-        found.append(commit)
-        parents = own[commit]
-        commit = parents[0] if parents else None
-    return commit, found
-
-
 def _is_carried(commit: Commit, changes: Sequence[FileChange], settings: Settings) -> bool:
     from .plan import commit_kind
 
@@ -152,7 +136,6 @@ def _is_carried(commit: Commit, changes: Sequence[FileChange], settings: Setting
 
 
 def _topics(
-    git: Git,
     settings: Settings,
     tips: Mapping[str, Sha],
     own: Mapping[Sha, tuple[Sha, ...]],
@@ -160,14 +143,13 @@ def _topics(
     drifted: set[str],
     landed: set[str | None],
     last: Plan | None,
-    local: Sha,
+    rows: Record | None,
 ) -> tuple[TopicStatus, ...]:
-    rows = _record_rows(git, settings, local)
     classes = {b.old: tuple(p.fate.value for p in b.patches) for b in last.branches} if last else {}
     found = []
     for branch, tip in tips.items():
         name = settings.fork.topic_name(branch)
-        _, commits = _walk(own, tip)
+        _, commits = first_parents(own, tip)
         files = {change.path for commit in commits for change in changes[commit]}
         row = next((row for row in rows.topics if row.topic == name), None) if rows else None
         state = TopicState.OPEN
@@ -188,7 +170,7 @@ def _topics(
     return tuple(found)
 
 
-def _record_rows(git: Git, settings: Settings, local: Sha) -> Record | None:
+def _record(git: Git, settings: Settings, local: Sha) -> Record | None:
     content = git.file(local, settings.record.file)
     try:
         return record.parse(content.decode(errors="surrogateescape")) if content is not None else None
