@@ -34,7 +34,8 @@ def merge_patch(git: Git, patch: Commit, onto: Spot, *, parent_tree: Sha) -> Pic
     if onto.tree == parent_tree:
         return Picked(tree=patch.tree)
     # merge-tree of git 2.39 takes no merge base: a commit with the new tree on the patch's own parent has it.
-    nobody = "- <-> 0 +0000"
+    # It is as young as the patch: with an older date, finding that base would walk the whole history.
+    nobody = f"- <-> {max(patch.committer_date_s, 0)} +0000"
     raw = f"tree {onto.tree}\nparent {patch.parents[0]}\nauthor {nobody}\ncommitter {nobody}\n\n"
     return merge_commits(git, git.write_commit(raw.encode()), patch.sha)
 
