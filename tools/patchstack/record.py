@@ -60,8 +60,8 @@ This is a fork that follows its upstream closely and carries a few fixes of its 
 `topic/<name>` with a pull request; the branch `local` is upstream plus the fixes that have landed, and it is
 what releases are made from. `tools/recut` moves all of it to a newer upstream and keeps the tables below.
 
-* A release with local fixes is tagged `v<upstream release>-local<NN>`, upstream at a date without any
-  `<upstream release>.<YYYYMMDD>`.
+* A release with local fixes is tagged `v<upstream release>-local<NN>`; upstream at a date, without local
+  fixes, is tagged `v<upstream release>.<YYYYMMDD>`.
 * Before a branch moves, its old tip is pinned by an annotated tag `archive/<label>-<7 hex>`. Fetch them with
   `git fetch origin '+refs/tags/archive/*:refs/tags/archive/*'`.
 * To check every claim on this page against the repository: `tools/recut verify`.
