@@ -19,6 +19,8 @@ from pathlib import Path
 from patchstack.cli import run
 from patchstack.journal import Entry
 
+from tests.git.forge import Forge
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -78,3 +80,10 @@ def _child(
         sys.stderr.flush()
     finally:
         os._exit(code)
+
+
+def must(forge: Forge, *args: str, code: int = 0) -> Ended:
+    """Run the command in the forge's clone to its end and assert its exit code."""
+    ended = run_forked(forge.work.folder, forge.environ, *args)
+    assert ended.code == code, f"recut {' '.join(args)} ended with {ended.code}, not {code}:\n{ended.out}"
+    return ended

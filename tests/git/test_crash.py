@@ -34,11 +34,17 @@ class Scene:
         resolve(worktree, {"tally/batch.py": ZERO_SIZE_RESOLVED}, self.forge.environ)
 
     def save(self) -> None:
-        shutil.copytree(self.forge.root, self._saved, symlinks=True)
+        """Remember origin and the clone as they are now, packed small: they are put back very often."""
+        for repository in (self.forge.origin, self.forge.work):
+            repository.git("repack", "-a", "-d", "-q")
+            saved = self._saved / repository.folder.name
+            shutil.rmtree(saved, ignore_errors=True)
+            shutil.copytree(repository.folder, saved, symlinks=True)
 
     def restore(self) -> None:
-        shutil.rmtree(self.forge.root)
-        shutil.copytree(self._saved, self.forge.root, symlinks=True)
+        for repository in (self.forge.origin, self.forge.work):
+            shutil.rmtree(repository.folder)
+            shutil.copytree(self._saved / repository.folder.name, repository.folder, symlinks=True)
 
     def branches(self) -> tuple[dict[str, str], dict[str, str]]:
         return self.forge.origin.branches(), self.forge.work.branches()
@@ -85,6 +91,8 @@ def scene(bare_forge: Forge) -> Iterator[Scene]:
         "    return [items[start : start + size] for start in starts]\n"
     )
     forge.release_upstream("v0.7.0", ("Name the starts of a batch", {"tally/batch.py": starts}))
+    for repository in (forge.origin, forge.work):
+        shutil.rmtree(repository.folder / ("hooks" if repository is forge.origin else ".git/hooks"))
     made = Scene(forge)
     made.must("plan", "--onto", "v0.7.0")
     yield made
@@ -160,7 +168,6 @@ def test_land_and_undo_killed_anywhere_go_on(scene: Scene) -> None:
     _ready(scene)
     scene.must("publish")
     published = scene.branches()
-    shutil.rmtree(scene.forge.root.with_name("saved"))
     scene.save()
     for command, end in ((("land", "tabs"), "landed"), (("undo",), "undone")):
         moments = scene.moments(*command)
@@ -170,7 +177,6 @@ def test_land_and_undo_killed_anywhere_go_on(scene: Scene) -> None:
             scene.finish()
             assert scene.refs() == after, f"{command} killed at {moment}"
         if end == "landed":
-            shutil.rmtree(scene.forge.root.with_name("saved"))
             scene.save()
     assert scene.branches() == published
 

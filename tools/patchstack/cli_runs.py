@@ -7,13 +7,12 @@ import sys
 from pathlib import Path
 from typing import Annotated, Optional
 
-import msgspec
 import typer
 
 from . import plan as planned
 from . import show
 from .cli_checks import require_verified
-from .desk import Desk, print_json
+from .desk import Desk
 from .errors import Outcome, refused, usage
 from .integrate import SCHEMA as INTEGRATE_SCHEMA
 from .integrate import integrate
@@ -24,15 +23,13 @@ from .publish import final_moves, publish
 from .release import plan_release
 from .remote import fetch_commit, push_url, read_refs
 from .replay import abort, replay, skip, start, take_resolution
+from .report import LOG_SCHEMA, RUN_SCHEMA, Log, report_run
 from .scan import SCHEMA as ARCHIVE_SCHEMA
 from .scan import Scan, Tip, plan_archive, scan
 from .stack import Sha, archive_label, branch_ref, is_sha
 from .status import SCHEMA as STATUS_SCHEMA
 from .status import read_status
 from .undo import last_published, plan_undo
-
-RUN_SCHEMA = "recut.run/1"
-LOG_SCHEMA = "recut.log/1"
 
 Json = Annotated[bool, typer.Option("--json", help="Answer as JSON, for scripts (docs/recut-json.md).")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")]
@@ -169,6 +166,12 @@ def _abort(context: typer.Context, as_json: Json = False) -> Outcome:
             desk.runs.end(run, run.outcome)
         else:
             abort(desk.git, desk.runs, run, final_moves(run) if run.has_done("ready") else ())
+        if run.outcome == "published":
+            raise refused(
+                f"run {run.id} is published already, so there is nothing to abort",
+                "tools/recut undo   # takes every branch back",
+                state="The branches have moved; their old tips are pinned on the server.",
+            )
         return _report(desk, run, as_json=as_json)
 
 
@@ -320,30 +323,18 @@ def _log(context: typer.Context, as_json: Json = False) -> Outcome:
     """Every run, tag and move of this clone, from the journals."""
     desk: Desk = context.obj
     runs = desk.runs.all()
-    if as_json:
-        print_json({"schema": LOG_SCHEMA, "outcome": "done", "runs": [_run_fields(run) for run in runs]})
-    else:
-        show.show_log(desk.console, runs)
-    return Outcome.DONE
-
-
-def _run_fields(run: Run) -> dict[str, object]:
-    settled = run.has_done("ready")
-    return {
-        "id": run.id,
-        "kind": run.plan.kind,
-        "phase": run.phase,
-        "plan": run.plan.id,
-        "release_tag": run.plan.release_tag,
-        "tags": [{"name": tag.name, "commit": tag.commit} for tag in run.plan.archive],
-        "moves": [msgspec.to_builtins(move) for move in final_moves(run)] if settled else [],
-        "entries": [msgspec.to_builtins(entry) for entry in run.entries],
-    }
+    return desk.answer(
+        Log(runs=tuple(map(report_run, runs))),
+        schema=LOG_SCHEMA,
+        as_json=as_json,
+        show=lambda console: show.show_log(console, runs),
+    )
 
 
 def _report(desk: Desk, run: Run, *, as_json: bool) -> Outcome:
-    if as_json:
-        print_json({"schema": RUN_SCHEMA, "outcome": "done", **_run_fields(run)})
-    else:
-        show.show_run(desk.console, run)
-    return Outcome.DONE
+    return desk.answer(
+        report_run(run),
+        schema=RUN_SCHEMA,
+        as_json=as_json,
+        show=lambda console: show.show_run(console, run),
+    )

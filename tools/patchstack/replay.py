@@ -127,10 +127,9 @@ def _stop(git: Git, run: Run, result: Replay, patch: PatchPlan) -> StateError:
     if not (stopped and stopped.patch == patch.patch and run.worktree.exists()):
         git.keep(f"{run.ref_prefix}heads/{branch}", result.tip.commit)
         add_worktree(git, run.worktree, result.tip.commit)
-        git.run(
-            "cherry-pick", "--allow-empty", "--end-of-options", patch.patch, at=run.worktree, ok=range(256)
-        )
-        remembered = _from_memory(git, run)
+        args = ("cherry-pick", "--allow-empty", "--end-of-options", patch.patch)
+        picked = git.run(*args, at=run.worktree, ok=range(256))
+        remembered = _from_memory(f"{picked.err}\n{picked.out.decode(errors='replace')}")
         note = f"{patch.note}\n" if patch.note else ""
         run.write(
             "stopped", branch=branch, patch=patch.patch, new=result.tip.commit,
@@ -140,11 +139,12 @@ def _stop(git: Git, run: Run, result: Replay, patch: PatchPlan) -> StateError:
     return conflict(git, run)
 
 
-def _from_memory(git: Git, run: Run) -> list[str]:
+_FROM_MEMORY = re.compile(r"^Resolved '(.+)' using previous resolution\.$", re.MULTILINE)
+
+
+def _from_memory(said: str) -> list[str]:
     """Files whose conflict rerere filled in from an earlier resolution, which may have been a bad one."""
-    known = git.lines("rerere", "status", at=run.worktree)
-    remaining = set(git.lines("rerere", "remaining", at=run.worktree))
-    return [f"filled in from rerere's memory: {path}" for path in known if path not in remaining]
+    return [f"filled in from rerere's memory, so read it: {path}" for path in _FROM_MEMORY.findall(said)]
 
 
 def unmerged(git: Git, run: Run) -> list[str]:

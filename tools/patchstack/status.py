@@ -5,6 +5,7 @@ What the servers have now is for `drift`, `plan` and `verify`; the class of each
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from . import record
@@ -71,13 +72,12 @@ def read_status(git: Git, settings: Settings, runs: Runs) -> Status:
     commits = dict(zip(every, git.commits(every), strict=True))
     changes = git.changes(every)
     drifted = {change.path for change in git.tree_changes(base, upstream)} if base != upstream else set()
-    releases = own_releases(git, settings)
-    release = base_release(git, releases, base)
+    described, release = _described(git, settings, base, recorded)
     landed = {landed_topic(commits[commit]) for commit in local_own} - {None}
     run = runs.current()
     return Status(
         base=base,
-        describe=describe(git, releases, release, base),
+        describe=described,
         base_release=release,
         local=local,
         n_carried=sum(_is_carried(commits[c], changes[c], settings) for c in local_own),
@@ -168,6 +168,16 @@ def _topics(
             )
         )
     return tuple(found)
+
+
+def _described(git: Git, settings: Settings, base: Sha, recorded: Record | None) -> tuple[str, str]:
+    """(describe, release) of the base: as the record has it, for a clone may lack upstream's newest tags."""
+    if recorded and recorded.base == base and recorded.describe:
+        release = re.sub(r"-\d+-g[0-9a-f]+$", "", recorded.describe)
+        return recorded.describe, release if settings.upstream.is_release(release) else ""
+    releases = own_releases(git, settings)
+    release = base_release(git, releases, base)
+    return describe(git, releases, release, base), release
 
 
 def _record(git: Git, settings: Settings, local: Sha) -> Record | None:
