@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .errors import EXIT_CODES, Outcome, RecutError, usage
+from .errors import Outcome, RecutError, usage
 from .git import Git, open_git
 from .journal import Observer, Runs, ignore_entries
 from .settings import FILE, Settings, parse_settings
@@ -94,16 +94,11 @@ def print_json(fields: Mapping[str, object]) -> None:
 def print_error(error: RecutError, *, as_json: bool) -> None:
     """What happened, what is unchanged, what to do next: on standard error, or as JSON on standard output."""
     if as_json:
-        print_json(
-            {
-                "schema": "recut.error/1",
-                "outcome": error.outcome.value,
-                "exit_code": EXIT_CODES[error.outcome],
-                "reasons": error.reasons,
-                "state": error.state,
-                "next": error.next_steps,
-            }
-        )
+        # Only here: a command that ends well does not pay for it.
+        from .report import ERROR_SCHEMA, report_error
+
+        fields = msgspec.to_builtins(report_error(error))
+        print_json({"schema": ERROR_SCHEMA, "outcome": error.outcome.value, **fields})
         return
     colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
     red, bold, plain = ("\033[31m", "\033[1m", "\033[0m") if colour else ("", "", "")
