@@ -152,7 +152,7 @@ def test_commands_of_a_run_need_a_run_and_a_run_shuts_out_others(forge: Forge) -
     must(forge, "skip", code=2)
     must(forge, "plan", "--onto", "v0.7.0")
     must(forge, "start", code=3)
-    for command in (("start",), ("land", "empty-mean"), ("undo",), ("release",)):
-        assert "in progress" in must(forge, *command, code=7).out
+    for args in (["start"], ["land", "empty-mean"], ["undo"], ["release"]):
+        assert "in progress" in must(forge, *args, code=7).out
     assert "not ready to publish" in must(forge, "publish", code=5).out
     must(forge, "abort")

@@ -50,7 +50,7 @@ def _verify(
         audit,
         schema=SCHEMA,
         as_json=as_json,
-        show=lambda console: show_audit(console, audit),
+        show=lambda paper: show_audit(paper, audit),
         outcome=audit.outcome,
     )
 
@@ -72,7 +72,7 @@ def _drift(
         drift,
         schema=SCHEMA,
         as_json=as_json,
-        show=lambda console: show_drift(console, drift),
+        show=lambda paper: show_drift(paper, drift),
         outcome=drift.outcome,
     )
 
@@ -94,7 +94,7 @@ def _record(
         report,
         schema=SCHEMA,
         as_json=as_json,
-        show=lambda console: show_record(console, report, file=desk.settings.record.file),
+        show=lambda paper: show_record(paper, report, file=desk.settings.record.file),
         outcome=report.outcome,
     )
 
@@ -120,6 +120,6 @@ def _prove(
         proof,
         schema=SCHEMA,
         as_json=as_json,
-        show=lambda console: show_proof(console, proof),
+        show=lambda paper: show_proof(paper, proof),
         outcome=proof.outcome,
     )

@@ -70,7 +70,7 @@ def _plan(
     if as_json:
         sys.stdout.write(planned.encode(made).decode())
         return Outcome.DONE
-    show.show_plan(desk.console, made, saved=str(output or " ").strip() or " ")
+    show.show_plan(desk.paper, made, saved=str(output or " ").strip() or " ")
     return Outcome.DONE
 
 
@@ -84,7 +84,7 @@ def _start(
     desk: Desk = context.obj
     given = _given_plan(desk, plan_file)
     if dry_run:
-        show.show_plan(desk.console, given)
+        show.show_plan(desk.paper, given)
         return Outcome.DONE
     with desk.runs.lock():
         return _report(desk, start(desk.git, desk.settings, desk.runs, given), as_json=as_json)
@@ -132,7 +132,7 @@ def _begin(desk: Desk, plan: Plan, *, dry_run: bool, as_json: bool) -> Outcome:
         if as_json:
             sys.stdout.write(planned.encode(plan).decode())
         else:
-            show.show_plan(desk.console, plan)
+            show.show_plan(desk.paper, plan)
         return Outcome.DONE
     return _carry_on(desk, desk.runs.begin(plan), as_json=as_json)
 
@@ -239,7 +239,7 @@ def _integrate(context: typer.Context, as_json: Json = False) -> Outcome:
         made,
         schema=INTEGRATE_SCHEMA,
         as_json=as_json,
-        show=lambda console: show.show_integration(console, made),
+        show=lambda paper: show.show_integration(paper, made),
     )
 
 
@@ -274,7 +274,7 @@ def _archive(
         found,
         schema=ARCHIVE_SCHEMA,
         as_json=as_json,
-        show=lambda console: show.show_scan(console, found, pinned=not dry_run),
+        show=lambda paper: show.show_scan(paper, found, pinned=not dry_run),
         outcome=Outcome.CHECK_FAILED if found.lost else Outcome.DONE,
     )
 
@@ -315,7 +315,7 @@ def _status(context: typer.Context, as_json: Json = False) -> Outcome:
     desk: Desk = context.obj
     status = read_status(desk.git, desk.settings, desk.runs)
     return desk.answer(
-        status, schema=STATUS_SCHEMA, as_json=as_json, show=lambda console: show.show_status(console, status)
+        status, schema=STATUS_SCHEMA, as_json=as_json, show=lambda paper: show.show_status(paper, status)
     )
 
 
@@ -327,7 +327,7 @@ def _log(context: typer.Context, as_json: Json = False) -> Outcome:
         Log(runs=tuple(map(report_run, runs))),
         schema=LOG_SCHEMA,
         as_json=as_json,
-        show=lambda console: show.show_log(console, runs),
+        show=lambda paper: show.show_log(paper, runs),
     )
 
 
@@ -336,5 +336,5 @@ def _report(desk: Desk, run: Run, *, as_json: bool) -> Outcome:
         report_run(run),
         schema=RUN_SCHEMA,
         as_json=as_json,
-        show=lambda console: show.show_run(console, run),
+        show=lambda paper: show.show_run(paper, run),
     )

@@ -11,20 +11,14 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from .errors import Outcome, RecutError, usage
 from .git import Git, open_git
 from .journal import Observer, Runs, ignore_entries
+from .paper import Paper, printable
 from .settings import FILE, Settings, parse_settings
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-PIPE_WIDTH = 240
-"""Columns of a table that goes into a file or a pipe: wide enough never to fold an id."""
 
 
 class Desk:
@@ -61,12 +55,8 @@ class Desk:
         return Runs(self.git.common_dir, self._observer)
 
     @cached_property
-    def console(self) -> Console:
-        from rich.console import Console
-
-        if sys.stdout.isatty():
-            return Console(highlight=False)
-        return Console(highlight=False, no_color=True, force_terminal=False, width=PIPE_WIDTH)
+    def paper(self) -> Paper:
+        return Paper()
 
     def answer(
         self,
@@ -74,7 +64,7 @@ class Desk:
         *,
         schema: str,
         as_json: bool,
-        show: Callable[[Console], None],
+        show: Callable[[Paper], None],
         outcome: Outcome = Outcome.DONE,
     ) -> Outcome:
         """Print `value` as JSON with its schema and outcome, or `show` it; the outcome is handed through."""
@@ -82,7 +72,7 @@ class Desk:
             fields = msgspec.to_builtins(value)
             print_json({"schema": schema, "outcome": outcome.value, **fields})
         else:
-            show(self.console)
+            show(self.paper)
         return outcome
 
 
@@ -107,4 +97,4 @@ def print_error(error: RecutError, *, as_json: bool) -> None:
     lines.append(error.state)
     if error.next_steps:
         lines += [f"{bold}Next:{plain}", *(f"  {step}" for step in error.next_steps)]
-    sys.stderr.write("\n".join(lines).encode(errors="surrogateescape").decode(errors="replace") + "\n")
+    sys.stderr.write(printable("\n".join(lines)) + "\n")

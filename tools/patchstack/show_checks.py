@@ -13,8 +13,9 @@ from .show import line, next_steps, rows
 from .testrun import Ending
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.text import Text
+
+    from .paper import Paper
 
 STATUS_STYLES = {Status.PASSED: "green", Status.FAILED: "red", Status.NOT_CHECKED: "yellow"}
 ENDING_STYLES = {
@@ -25,10 +26,10 @@ ENDING_STYLES = {
 }
 
 
-def show_audit(console: Console, audit: Audit) -> None:
-    line(console, f"verify: local {audit.local[:12]} of {audit.source}", style="bold")
+def show_audit(paper: Paper, audit: Audit) -> None:
+    line(paper, f"verify: local {audit.local[:12]} of {audit.source}", style="bold")
     rows(
-        console,
+        paper,
         "",
         ("check", "", "claim"),
         [
@@ -38,30 +39,30 @@ def show_audit(console: Console, audit: Audit) -> None:
     )
     for check in audit.checks:
         if check.details:
-            line(console, "")
-            line(console, check.id, style="bold")
+            line(paper, "")
+            line(paper, check.id, style="bold")
             for detail in check.details:
-                line(console, f"  {detail}")
+                line(paper, f"  {detail}")
         if check.reading:
-            line(console, "")
-            line(console, check.reading)
-    line(console, "")
+            line(paper, "")
+            line(paper, check.reading)
+    line(paper, "")
     n_failed = len(audit.failed)
     if n_failed:
-        line(console, f"{n_failed} of {len(audit.checks)} checks failed. Nothing was changed.", style="red")
+        line(paper, f"{n_failed} of {len(audit.checks)} checks failed. Nothing was changed.", style="red")
     else:
         n_open = sum(check.status is Status.NOT_CHECKED for check in audit.checks)
         said = "No check failed" + (f"; {n_open} could not be made." if n_open else ".")
-        line(console, said, style="green")
+        line(paper, said, style="green")
 
 
-def show_drift(console: Console, drift: Drift) -> None:
+def show_drift(paper: Paper, drift: Drift) -> None:
     behind = (
         f"{drift.n_behind} commit{'s' * (drift.n_behind != 1)} behind upstream's {drift.upstream_head[:12]}"
     )
-    line(console, f"base {drift.base[:12]} ({drift.base_release or 'no release'}): {behind}", style="bold")
+    line(paper, f"base {drift.base[:12]} ({drift.base_release or 'no release'}): {behind}", style="bold")
     rows(
-        console,
+        paper,
         "Upstream commits that touch a patch's files",
         ("commit", "subject", "topic", "files"),
         [
@@ -71,7 +72,7 @@ def show_drift(console: Console, drift: Drift) -> None:
         ],
     )
     rows(
-        console,
+        paper,
         "Patches that upstream has by now",
         ("topic", "patch", "upstream commit", "how that is known"),
         [
@@ -85,50 +86,50 @@ def show_drift(console: Console, drift: Drift) -> None:
         ],
     )
     if not drift.n_behind:
-        line(console, "The base is upstream's newest commit.")
+        line(paper, "The base is upstream's newest commit.")
     elif not drift.commits:
         compared = ", ".join(drift.topics) or "there is no patch"
-        line(console, f"None of them touches a patch ({compared}).")
+        line(paper, f"None of them touches a patch ({compared}).")
     else:
-        next_steps(console, ["tools/recut plan --onto REF"])
+        next_steps(paper, ["tools/recut plan --onto REF"])
 
 
-def show_record(console: Console, report: RecordReport, *, file: str) -> None:
+def show_record(paper: Paper, report: RecordReport, *, file: str) -> None:
     for change in report.changes:
-        line(console, change)
+        line(paper, change)
     if report.written:
-        line(console, f"{report.written} is up to date again. Nothing else was changed.", style="green")
+        line(paper, f"{report.written} is up to date again. Nothing else was changed.", style="green")
         next_steps(
-            console,
+            paper,
             [f"git diff {file}", f"git commit -m 'Bring the record up to date' {file}", "git push"],
         )
     elif report.is_current:
-        line(console, f"{file} says what the repository says.", style="green")
+        line(paper, f"{file} says what the repository says.", style="green")
     else:
-        line(console, f"{file} differs from the repository. Nothing was changed.", style="red")
-        next_steps(console, ["tools/recut record"])
+        line(paper, f"{file} differs from the repository. Nothing was changed.", style="red")
+        next_steps(paper, ["tools/recut record"])
 
 
-def show_proof(console: Console, proof: Proof) -> None:
-    line(console, f"prove {proof.subject.name} in {proof.subject.tip[:12]}", style="bold")
-    line(console, f"fix:   {', '.join(proof.fix_files) or 'none'}")
-    line(console, f"tests: {', '.join(proof.test_files) or 'none'}")
-    line(console, f"$ {proof.command}")
+def show_proof(paper: Paper, proof: Proof) -> None:
+    line(paper, f"prove {proof.subject.name} in {proof.subject.tip[:12]}", style="bold")
+    line(paper, f"fix:   {', '.join(proof.fix_files) or 'none'}")
+    line(paper, f"tests: {', '.join(proof.test_files) or 'none'}")
+    line(paper, f"$ {proof.command}")
     rows(
-        console,
+        paper,
         "",
         ("test", "without the fix", "with the fix", "why it failed"),
         [(row.test, _ending(row.without_fix), _ending(row.with_fix), row.why) for row in proof.rows],
     )
-    line(console, "")
+    line(paper, "")
     style = "green" if proof.verdict is Verdict.PROVED else "red"
-    line(console, f"{proof.verdict.value}: {proof.meaning}.", style=style)
+    line(paper, f"{proof.verdict.value}: {proof.meaning}.", style=style)
     run = {Verdict.FAILS_WITH_FIX: proof.with_fix, Verdict.NOT_A_TEST_FAILURE: proof.without_fix}.get(
         proof.verdict
     )
     if run:
-        line(console, "")
-        line(console, run.tail)
+        line(paper, "")
+        line(paper, run.tail)
 
 
 def _ending(ending: Ending | None) -> Text:
