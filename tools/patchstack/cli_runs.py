@@ -19,7 +19,7 @@ from .integrate import integrate
 from .journal import Run
 from .plan import Plan
 from .planning import plan_land, plan_recut
-from .publish import final_moves, publish
+from .publish import final_moves, publish, server_of
 from .release import plan_release
 from .remote import fetch_commit, push_url, read_refs
 from .replay import abort, replay, skip, start, take_resolution
@@ -63,7 +63,8 @@ def _plan(
 ) -> Outcome:
     """Say exactly what a re-cut would do, with the ids it would make. Moves nothing."""
     desk: Desk = context.obj
-    made = plan_recut(desk.git, desk.settings, onto=onto, topics=topic or ())
+    with desk.progress() as watch:
+        made = plan_recut(desk.git, desk.settings, onto=onto, topics=topic or (), watch=watch)
     desk.runs.save_plan(made)
     if output:
         output.write_bytes(planned.encode(made))
@@ -87,7 +88,9 @@ def _start(
         show.show_plan(desk.paper, given)
         return Outcome.DONE
     with desk.runs.lock():
-        return _report(desk, start(desk.git, desk.settings, desk.runs, given), as_json=as_json)
+        with desk.progress() as watch:
+            run = start(desk.git, desk.settings, desk.runs, given, watch=watch)
+        return _report(desk, run, as_json=as_json)
 
 
 def _given_plan(desk: Desk, plan_file: Path | None) -> Plan:
@@ -212,8 +215,10 @@ def _finish_moved(desk: Desk, run: Run) -> None:
         desk.runs.end(run, run.outcome)
     elif run.has_begun("move"):
         moves = final_moves(run)
-        heads = read_refs(desk.git, run.plan.push_url, *(move.ref for move in moves))
+        heads = read_refs(desk.git, server_of(desk.git, run.plan), *(move.ref for move in moves))
         if all(move.ref in heads and heads[move.ref].object == move.new for move in moves):
+            if run.plan.release_tag and not run.has_done("release tag"):
+                run.write("release tag", reason="not made, for the run is taken back")
             publish(desk.git, desk.runs, run)
 
 

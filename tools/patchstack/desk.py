@@ -6,9 +6,11 @@ person. Colour only on a terminal. It decides nothing.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -57,6 +59,23 @@ class Desk:
     @cached_property
     def paper(self) -> Paper:
         return Paper()
+
+    @contextmanager
+    def progress(self) -> Iterator[Callable[[str], None]]:
+        """A count of replayed patches on a terminal, gone when the block ends; silence anywhere else."""
+        if not sys.stderr.isatty():
+            yield lambda _branch: None
+            return
+        count = itertools.count(1)
+
+        def show(branch: str) -> None:
+            sys.stderr.write(f"\rreplaying patch {next(count)}, {branch}\033[K")
+            sys.stderr.flush()
+
+        try:
+            yield show
+        finally:
+            sys.stderr.write("\r\033[K")
 
     def answer(
         self,

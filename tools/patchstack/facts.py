@@ -13,7 +13,7 @@ import msgspec
 from . import record
 from .errors import InputError, RecutError, StateError, refused
 from .git import FileChange, Git, RemoteRef
-from .remote import fetch_commit, fetch_objects, fetch_url, push_url, read_refs
+from .remote import fetch_commit, fetch_objects, fetch_url, push_url, read_refs, without_credentials
 from .settings import Settings
 from .stack import (
     TOPIC_TRAILER,
@@ -111,7 +111,8 @@ def read_servers(git: Git, settings: Settings) -> Servers:
     head = upstream_refs.get(branch_ref(upstream.branch))
     if head is None:
         raise refused(
-            f"upstream ({urls[0]}) has no branch {upstream.branch!r}", "edit [upstream] in recut.toml"
+            f"upstream ({without_credentials(urls[0])}) has no branch {upstream.branch!r}",
+            "edit [upstream] in recut.toml",
         )
     tags = {ref[10:]: value for ref, value in upstream_refs.items() if ref.startswith("refs/tags/")}
     releases = {tag: value.peeled or value.object for tag, value in tags.items() if upstream.is_release(tag)}
@@ -139,6 +140,7 @@ def gather(
 
     Errors: refused where something a plan cannot do without is missing; usage for an unknown name.
     """
+    git.require_version(2, 39)
     if git.is_shallow:
         raise refused(
             "this clone is shallow: git would answer wrongly about ancestors, so nothing can be planned",
@@ -149,7 +151,7 @@ def gather(
     local_ref = branch_ref(fork.local)
     if local_ref not in servers.heads:
         raise refused(
-            f"the fork ({servers.push_url}) has no branch {fork.local!r}",
+            f"the fork ({without_credentials(servers.push_url)}) has no branch {fork.local!r}",
             f"git push {fork.remote} <upstream commit>:{local_ref}",
         )
     names = _topic_branches(servers, settings, topics)

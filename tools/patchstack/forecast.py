@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -55,13 +55,23 @@ class Replay(Value, frozen=True, kw_only=True):
     stopped: PatchPlan | None = None
 
 
-def forecast_branches(git: Git, jobs: Sequence[Job], *, tests: Sequence[str]) -> tuple[BranchPlan, ...]:
+Watcher = Callable[[str], None]
+"""Told the branch of each patch that is about to be replayed; the cli shows progress with it."""
+
+
+def ignore_patches(_branch: str) -> None:
+    """The watcher that does nothing."""
+
+
+def forecast_branches(
+    git: Git, jobs: Sequence[Job], *, tests: Sequence[str], watch: Watcher = ignore_patches
+) -> tuple[BranchPlan, ...]:
     """Replay every job past its conflicts and say what becomes of each patch.
 
     tests: globs of test files, to tell a fix that upstream took with another test.
     """
     git.commits([patch.parents[0] for job in jobs for patch in job.patches])
-    replays = [replay_branch(git, job, tests=tests, goes_on=True) for job in jobs]
+    replays = [replay_branch(git, job, tests=tests, goes_on=True, watch=watch) for job in jobs]
     ranges = [UpstreamRange(git, job.base, job.new_base, tests) for job in jobs]
     return _classified(git, replays, ranges)
 
@@ -73,6 +83,7 @@ def replay_branch(
     tests: Sequence[str],
     decisions: Mapping[Sha, Decision] | None = None,
     goes_on: bool = False,
+    watch: Watcher = ignore_patches,
 ) -> Replay:
     """Replay `job` until a patch needs a decision. `goes_on`: past that, markers and all, without ids."""
     decided = decisions or {}
@@ -83,6 +94,7 @@ def replay_branch(
     made: dict[Sha, Sha] = {}
     known = True
     for patch in job.patches:
+        watch(job.branch)
         plan = PatchPlan(
             patch=patch.sha,
             subject=patch.subject,

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from .errors import NOTHING_MOVED, BugError, Outcome, StateError, refused, usage
 from .stack import Commit, Identity, Sha, sha
@@ -144,6 +144,7 @@ class Git:
         at: Path | None = None,
         env: Mapping[str, str] | None = None,
         settings: Sequence[str] = (),
+        pass_fds: Sequence[int] = (),
     ) -> subprocess.Popen[bytes]:
         """A running git with pipes on all three streams, for commands that answer line by line."""
         command = ["git"]
@@ -162,6 +163,7 @@ class Git:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                pass_fds=pass_fds,
             )
         except FileNotFoundError as error:
             raise StateError(
@@ -207,7 +209,8 @@ class Git:
 
     def identity(self) -> Identity:
         """The user's name and address, as git would write them into a commit."""
-        found = re.fullmatch(r"(.*) <(.*)> \d+ [+-]\d+", self.text("var", "GIT_COMMITTER_IDENT"))
+        said = os.fsdecode(self.run("var", "GIT_COMMITTER_IDENT", ok=(0, 128)).out).strip()
+        found = re.fullmatch(r"(.+) <(.*)> \d+ [+-]\d+", said)
         if not found:
             raise refused(
                 "git does not know who you are", 'git config user.name "..." && git config user.email "..."'
@@ -218,6 +221,14 @@ class Git:
         """Full ref name -> object id, of all refs under the prefixes (refs/heads/, say)."""
         rows = self.lines("for-each-ref", "--format=%(objectname) %(refname)", *prefixes)
         return {name: Sha(value) for value, _, name in (row.partition(" ") for row in rows)}
+
+    def require_version(self, *floor: int) -> None:
+        """Errors: refused where git is older than `floor`."""
+        said = self.text("version")
+        found = tuple(map(int, re.findall(r"\d+", said)[: len(floor)]))
+        if found < floor:
+            wanted = ".".join(map(str, floor))
+            raise refused(f"{said} is too old: git {wanted} or newer is needed", f"install git {wanted}")
 
     def remotes(self) -> list[str]:
         return self.lines("remote")
@@ -242,7 +253,7 @@ class Git:
         )
         if not script:
             return True
-        result = self.run("update-ref", "-m", reason, "--stdin", "-z", stdin=script.encode(), ok=(0, 128))
+        result = self.run("update-ref", "-m", reason, "--stdin", "-z", stdin=os.fsencode(script), ok=(0, 128))
         return result.code == 0
 
     def keep(self, ref: str, commit: Sha) -> None:
@@ -411,23 +422,24 @@ class Git:
 
 
 class CommitWriter:
-    """`git hash-object` kept running, fed one file at a time; it ends with the Git that it belongs to."""
+    """`git hash-object` kept running; it reads one nameless file again and again, and ends with its Git."""
 
     def __init__(self, git: Git) -> None:
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with its Git
         args = ("hash-object", "-w", "-t", "commit", "--no-filters", "--stdin-paths")
-        self._process = git.start(args)
-        handle, name = tempfile.mkstemp(prefix="recut-commit-")
-        os.close(handle)
-        self._file = Path(name)
-        self._close = weakref.finalize(git, _end_writer, self._process, self._file)
+        self._process = git.start(args, pass_fds=(self._file.fileno(),))
+        weakref.finalize(git, _end_writer, self._process, self._file)
 
     def write(self, data: bytes) -> Sha:
         """Errors: git-failed where git does not accept it as a commit."""
         stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
         assert stdin and stdout and stderr
-        self._file.write_bytes(data)
+        self._file.seek(0)
+        self._file.truncate()
+        self._file.write(data)
+        self._file.seek(0)
         try:
-            stdin.write(os.fsencode(self._file) + b"\n")
+            stdin.write(f"/dev/fd/{self._file.fileno()}\n".encode())
             stdin.flush()
         except BrokenPipeError:
             pass  # it has ended, and says why below
@@ -437,9 +449,9 @@ class CommitWriter:
         return sha(answer)
 
 
-def _end_writer(process: subprocess.Popen[bytes], file: Path) -> None:
+def _end_writer(process: subprocess.Popen[bytes], file: IO[bytes]) -> None:
     process.communicate()
-    file.unlink(missing_ok=True)
+    file.close()
 
 
 def _modes_and_status(field: bytes) -> tuple[str, str, str]:

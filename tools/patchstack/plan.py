@@ -103,6 +103,8 @@ class Plan(Value, frozen=True, kw_only=True):
     record_before: Record | None = None
     archive_before: tuple[ArchiveTag, ...] = ()
     """The archive tags on the server when planning."""
+    record_after: Record | None = None
+    """The tables of the record to come; an id that a resolution will decide is missing in it."""
     record_commit: Sha | None = None
     """None: no record is written, or its id is known only after resolution."""
     writes_record: bool = False

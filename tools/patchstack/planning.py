@@ -14,11 +14,12 @@ from . import record
 from .bookkeeping import server_archive
 from .errors import refused
 from .facts import Facts, gather, landed_topic
-from .forecast import Job, forecast_branches
+from .forecast import Job, Watcher, forecast_branches, ignore_patches
 from .git import Git
 from .pick import Spot, own_commit
 from .pins import pins_at
 from .plan import BranchPlan, Plan, topic_states
+from .remote import without_credentials
 from .settings import Settings
 from .stack import (
     ArchiveTag,
@@ -27,6 +28,7 @@ from .stack import (
     CommitKind,
     Identity,
     Move,
+    Record,
     Sha,
     TopicState,
     archive_label,
@@ -42,6 +44,7 @@ def plan_recut(
     topics: Sequence[str] = (),
     identity: Identity | None = None,
     upstream_head: Sha | None = None,
+    watch: Watcher = ignore_patches,
 ) -> Plan:
     """The plan of moving local and the open topics to `onto`.
 
@@ -54,10 +57,10 @@ def plan_recut(
     reasons += planned.tag_refusals(facts, tags, own_annotated_tags(git))
     _refuse(reasons)
     jobs = recut_jobs(facts)
-    branches = forecast_branches(git, jobs, tests=settings.prove.tests)
+    branches = forecast_branches(git, jobs, tests=settings.prove.tests, watch=watch)
     draft = Plan(
         kind="recut",
-        push_url=facts.push_url,
+        push_url=without_credentials(facts.push_url),
         remote=settings.fork.remote,
         identity=identity or facts.identity,
         branches=branches,
@@ -110,7 +113,7 @@ def plan_land(
     branches = forecast_branches(git, [land_job(facts)], tests=settings.prove.tests)
     draft = Plan(
         kind="land",
-        push_url=facts.push_url,
+        push_url=without_credentials(facts.push_url),
         remote=settings.fork.remote,
         identity=identity or facts.identity,
         branches=branches,
@@ -252,35 +255,45 @@ def _notes(facts: Facts, branches: Sequence[BranchPlan]) -> tuple[str, ...]:
 
 
 def _with_record(git: Git, settings: Settings, draft: Plan) -> Plan:
-    """`draft` with local's record on top, where every id below it is known."""
-    if any(branch.new is None for branch in draft.branches):
-        *others, local = draft.branches
-        return msgspec.structs.replace(draft, branches=(*others, msgspec.structs.replace(local, new=None)))
+    """`draft` with the record it leads to, and its commit where every id below it is known."""
     *others, local = draft.branches
-    spot = put_record(git, settings, draft, draft.branches)
-    local = msgspec.structs.replace(local, new=spot.commit)
-    return msgspec.structs.replace(draft, branches=(*others, local), record_commit=spot.commit)
+    below = local.new or local.onto
+    value = next_record(git, settings, draft, draft.branches, below=below)
+    draft = msgspec.structs.replace(draft, record_after=value)
+    if any(branch.new is None for branch in draft.branches):
+        return msgspec.structs.replace(draft, branches=(*others, msgspec.structs.replace(local, new=None)))
+    commit = put_record(git, settings, draft, draft.branches).commit
+    local = msgspec.structs.replace(local, new=commit)
+    return msgspec.structs.replace(draft, branches=(*others, local), record_commit=commit)
+
+
+def next_record(
+    git: Git, settings: Settings, plan: Plan, branches: Sequence[BranchPlan], *, below: Sha
+) -> Record:
+    """The record after the run, local last; `below` is the commit whose project file has the pins."""
+    local = branches[-1]
+    if plan.kind == "land":
+        value = planned.land_record(plan, settings, local, _carried_below(git, plan, local))
+    else:
+        value = planned.recut_record(plan, settings, branches)
+    pinned = {tag.name: tag for tag in (*plan.archive_before, *plan.archive)}
+    return msgspec.structs.replace(
+        value,
+        pins=pins_at(git, settings.pins, below),
+        archive=tuple(pinned[name] for name in sorted(pinned)),
+    )
 
 
 def put_record(git: Git, settings: Settings, plan: Plan, branches: Sequence[BranchPlan]) -> Spot:
     """The record commit on top of local's replayed commits; `branches` are all resolved, local last."""
     local = branches[-1]
     assert local.new
-    below = git.commits([local.new])[0]
-    if plan.kind == "land":
-        value = planned.land_record(plan, settings, local, _carried_below(git, plan, local))
-        title = f"Record that {plan.topic} has landed"
-    else:
-        value = planned.recut_record(plan, settings, branches)
-        title = f"Record the re-cut onto {plan.describe}"
-    pinned = {tag.name: tag for tag in (*plan.archive_before, *plan.archive)}
-    value = msgspec.structs.replace(
-        value,
-        pins=pins_at(git, settings.pins, below.sha),
-        archive=tuple(pinned[name] for name in sorted(pinned)),
-    )
+    (below,) = git.commits([local.new])
+    value = next_record(git, settings, plan, branches, below=below.sha)
     content = record.render(value, record_text(git, plan.record_file, local.old))
     tree = git.with_file(below.tree, plan.record_file, content.encode(errors="surrogateescape"))
+    landed = plan.kind == "land"
+    title = f"Record that {plan.topic} has landed" if landed else f"Record the re-cut onto {plan.describe}"
     return own_commit(
         git,
         tree,

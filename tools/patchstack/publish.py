@@ -13,7 +13,7 @@ from .git import Git, RemoteRef
 from .journal import Run, Runs
 from .plan import Plan
 from .planning import own_annotated_tags
-from .remote import PushResult, fetch_url, push, read_refs
+from .remote import PushResult, fetch_url, push, push_url, read_refs, without_credentials
 from .stack import ArchiveTag, Commit, Identity, Lease, Move, Sha, branch_ref, tag_ref
 
 MOVED_NOTHING = "No branch has moved, on the server or here. Archive tags are only ever added."
@@ -26,9 +26,10 @@ def publish(git: Git, runs: Runs, run: Run) -> None:
     atomically; git-failed where the server declines. The run stays in progress after each of them.
     """
     plan = run.plan
+    url = server_of(git, plan)
     moves = final_moves(run)
     if not run.has_done("move"):
-        require_leases(git, plan, moves)
+        require_leases(git, url, moves)
     if not run.has_done("pin"):
         run.write("pin", done=False)
         tags = make_tags(git, plan.archive, plan.identity, message=_tag_message(plan))
@@ -37,33 +38,45 @@ def publish(git: Git, runs: Runs, run: Run) -> None:
         tags = make_tags(git, plan.archive, plan.identity, message=_tag_message(plan))
     if not run.has_done("archive"):
         run.write("archive", done=False)
-        push_tags(git, plan.push_url, tags)
-        require_pinned(git, plan.push_url, plan.archive)
+        push_tags(git, url, tags)
+        require_pinned(git, url, plan.archive)
         run.write("archive", paths=tuple(tag.name for tag in plan.archive))
     if not run.has_done("move"):
         run.write("move", done=False)
-        move_branches(git, plan.push_url, moves)
+        move_branches(git, url, moves)
         run.write("move")
-    finish(git, runs, run, moves)
+    finish(git, runs, run, url, moves)
 
 
-def finish(git: Git, runs: Runs, run: Run, moves: Sequence[Move]) -> None:
+def finish(git: Git, runs: Runs, run: Run, url: str, moves: Sequence[Move]) -> None:
     """What follows the atomic move: the mirror, this clone's own branches, the end. Safe to repeat."""
     if run.plan.release_tag and not run.has_done("release tag"):
         run.write("release tag", done=False, reason=run.plan.release_tag)
-        push_release(git, run.plan)
+        push_release(git, run.plan, url)
         run.write("release tag", reason=run.plan.release_tag)
     if not run.has_done("mirror"):
         run.write("mirror", done=False)
-        run.write("mirror", reason=move_mirror(git, run.plan))
+        run.write("mirror", reason=move_mirror(git, run.plan, url))
     if not run.has_done("own branches"):
         run.write("own branches", done=False)
         reason = f"recut {run.plan.kind} {run.id}"
-        follow_tracking(git, run.plan, moves, reason=reason)
+        follow_tracking(git, run.plan, url, moves, reason=reason)
         moved, left = move_own_branches(git, moves, reason=reason)
         run.write("own branches", paths=moved, reason="; ".join(left))
     drop_refs(git, keep=run.id)
     runs.end(run, "published")
+
+
+def server_of(git: Git, plan: Plan) -> str:
+    """The URL to push to, with its credentials, which a plan does not hold. Errors: refused if it changed."""
+    url = push_url(git, plan.remote)
+    if without_credentials(url) != plan.push_url:
+        raise refused(
+            f"pushes to {plan.remote} go to {without_credentials(url)} now, the plan says {plan.push_url}",
+            f"git remote set-url --push {plan.remote} {plan.push_url}",
+            "tools/recut abort",
+        )
+    return url
 
 
 def final_moves(run: Run) -> list[Move]:
@@ -80,9 +93,9 @@ def final_moves(run: Run) -> list[Move]:
     return moves
 
 
-def require_leases(git: Git, plan: Plan, moves: Sequence[Move]) -> None:
+def require_leases(git: Git, url: str, moves: Sequence[Move]) -> None:
     """Errors: remote-moved where a branch is neither where the plan found it nor where it is to go."""
-    heads = read_refs(git, plan.push_url, *(move.ref for move in moves))
+    heads = read_refs(git, url, *(move.ref for move in moves))
     lost = [
         f"{move.branch} was {str(move.old)[:12]} when planned and is {shown(heads.get(move.ref))} now"
         for move in moves
@@ -226,7 +239,7 @@ def push_error(result: PushResult, url: str, what: str) -> StateError:
     )
 
 
-def push_release(git: Git, plan: Plan) -> None:
+def push_release(git: Git, plan: Plan, url: str) -> None:
     """The annotated release tag in a push of its own: a forge tells nobody of tags that come in a crowd.
 
     Errors: remote-moved where the name was taken meanwhile.
@@ -238,10 +251,10 @@ def push_release(git: Git, plan: Plan) -> None:
     tag = write_tag(git, plan.release_tag, value, plan.identity, plan.release_message)
     ref = tag_ref(plan.release_tag)
     put_tags(git, {ref: tag})
-    result = push(git, plan.push_url, [(tag, ref)], [Lease(ref=ref, expect=None)])
-    found = read_refs(git, plan.push_url, ref).get(ref)
+    result = push(git, url, [(tag, ref)], [Lease(ref=ref, expect=None)])
+    found = read_refs(git, url, ref).get(ref)
     if found != RemoteRef(tag, commit):
-        raise push_error(result, plan.push_url, f"the release tag {plan.release_tag}")
+        raise push_error(result, url, f"the release tag {plan.release_tag}")
 
 
 # Branches
@@ -266,14 +279,14 @@ def move_branches(git: Git, url: str, moves: Sequence[Move]) -> None:
     raise push_error(result, url, "the move")
 
 
-def move_mirror(git: Git, plan: Plan) -> str:
+def move_mirror(git: Git, plan: Plan, url: str) -> str:
     """Fast-forward the fork's copy of upstream's branch; an undo puts it back. What came of it."""
     mirror = plan.mirror
     if mirror is None:
         return "nothing to do"
-    if branch_ref(mirror.branch) in read_refs(git, plan.push_url, mirror.ref):
+    if branch_ref(mirror.branch) in read_refs(git, url, mirror.ref):
         leases = [mirror.lease] if plan.kind == "undo" else []
-        result = push(git, plan.push_url, [(mirror.new, mirror.ref)], leases)
+        result = push(git, url, [(mirror.new, mirror.ref)], leases)
         if result.code == 0:
             return f"{mirror.branch} is at {mirror.new[:12]}"
         said = "; ".join(row.said for row in result.rejected) or result.err
@@ -304,9 +317,9 @@ def move_own_branches(
     return tuple(ref[len("refs/heads/") :] for ref in changes), tuple(left)
 
 
-def follow_tracking(git: Git, plan: Plan, moves: Sequence[Move], *, reason: str) -> None:
+def follow_tracking(git: Git, plan: Plan, url: str, moves: Sequence[Move], *, reason: str) -> None:
     """Let the tracking branches follow, as `git push` itself would; only where they show the same server."""
-    if fetch_url(git, plan.remote) != plan.push_url:
+    if fetch_url(git, plan.remote) != url:
         return
     tracking = {f"refs/remotes/{plan.remote}/{move.branch}": move for move in moves}
     seen = git.refs(*tracking)

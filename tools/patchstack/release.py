@@ -14,7 +14,7 @@ from .facts import base_release, landed_topic, read_servers
 from .git import Git
 from .pick import own_commit
 from .plan import BranchPlan, Plan, day
-from .remote import fetch_objects
+from .remote import fetch_objects, without_credentials
 from .settings import Edit, Settings
 from .stack import (
     RELEASE_TRAILER,
@@ -55,7 +55,7 @@ def plan_release(git: Git, settings: Settings, *, devel: bool) -> Plan:
     landed = list(dict.fromkeys(filter(None, map(landed_topic, git.commits(git.range(base, tip))))))
     draft = Plan(
         kind="release",
-        push_url=servers.push_url,
+        push_url=without_credentials(servers.push_url),
         remote=fork.remote,
         identity=git.identity(),
         branches=(),

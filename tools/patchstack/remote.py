@@ -6,6 +6,7 @@ configuration applies. Reads use the push URL, for that is where the leases must
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from .errors import Outcome, StateError, refused
@@ -27,6 +28,11 @@ def push_url(git: Git, remote: str) -> str:
             f"git remote set-url --push {remote} URL",
         )
     return urls[0]
+
+
+def without_credentials(url: str) -> str:
+    """`url` as it may be written down: without a name and password before the host."""
+    return re.sub(r"^([a-z][a-z0-9+.-]*://)[^/@]*@", r"\1", url)
 
 
 def _urls(git: Git, remote: str, *options: str) -> list[str]:
@@ -72,7 +78,10 @@ def fetch_objects(git: Git, url: str, wanted: Iterable[tuple[str, Sha]]) -> None
     if still:
         raise StateError(
             Outcome.REMOTE_MOVED,
-            [f"{url} no longer shows {commit}: somebody pushed just now" for commit in still],
+            [
+                f"{without_credentials(url)} no longer shows {commit}: somebody pushed just now"
+                for commit in still
+            ],
             next_steps=["run the same command again"],
         )
 

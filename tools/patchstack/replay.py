@@ -13,20 +13,20 @@ import msgspec
 
 from . import plan as planned
 from .errors import NOTHING_MOVED, Outcome, StateError, refused
-from .forecast import Job, Replay, replay_branch
+from .forecast import Job, Replay, Watcher, ignore_patches, replay_branch
 from .git import Git
 from .journal import Run, Runs
 from .pick import Spot, add_trailer, rewritten
 from .plan import BranchPlan, PatchPlan, Plan
 from .planning import plan_land, plan_recut, put_record
-from .publish import drop_refs
+from .publish import drop_refs, server_of
 from .remote import fetch_commit, read_refs
 from .settings import Settings
 from .stack import Commit, CommitKind, Move, Sha
 from .worktree import add_worktree, remove_worktree
 
 
-def start(git: Git, settings: Settings, runs: Runs, given: Plan) -> Run:
+def start(git: Git, settings: Settings, runs: Runs, given: Plan, *, watch: Watcher = ignore_patches) -> Run:
     """Begin the run that `given` plans, and replay it until it is ready to publish.
 
     Errors: remote-moved or refused where a plan made now differs; conflict where it stops.
@@ -44,6 +44,7 @@ def start(git: Git, settings: Settings, runs: Runs, given: Plan) -> Run:
             topics=given.only_topics,
             identity=given.identity,
             upstream_head=given.upstream_head,
+            watch=watch,
         )
     now = planned.with_id(msgspec.structs.replace(now, onto=given.onto))
     if now.id != given.id:
@@ -302,7 +303,7 @@ def abort(git: Git, runs: Runs, run: Run, moves: Sequence[Move]) -> None:
     Errors: refused where they have.
     """
     if run.has_begun("move") and moves:
-        heads = read_refs(git, run.plan.push_url, *(move.ref for move in moves))
+        heads = read_refs(git, server_of(git, run.plan), *(move.ref for move in moves))
         if any(move.ref in heads and heads[move.ref].object == move.new for move in moves):
             raise refused(
                 "the branches have moved on the server already, so there is nothing to abort",

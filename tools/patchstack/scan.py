@@ -18,7 +18,7 @@ from .git import Git
 from .journal import Runs
 from .plan import Plan
 from .publish import final_moves
-from .remote import fetch_commit, fetch_objects
+from .remote import fetch_commit, fetch_objects, without_credentials
 from .settings import Settings
 from .stack import ArchiveTag, Identity, Sha, Value, archive_label, branch_ref
 
@@ -146,7 +146,7 @@ def plan_archive(settings: Settings, push_url: str, identity: Identity, tags: tu
     return planned.with_id(
         Plan(
             kind="archive",
-            push_url=push_url,
+            push_url=without_credentials(push_url),
             remote=settings.fork.remote,
             identity=identity,
             branches=(),

@@ -82,6 +82,17 @@ def show_plan(paper: Paper, plan: Plan, *, saved: str = "") -> None:
     if plan.mirror:
         moves.append((f"{plan.mirror.branch} (mirror)", str(plan.mirror.old), plan.mirror.new))
     rows(paper, "Moves, one atomic push", ("branch", "lease", "becomes"), moves)
+    known = {row.topic: row for row in plan.record_before.topics} if plan.record_before else {}
+    rows(
+        paper,
+        "Record rows that change",
+        ("topic", "state", "old", "new", "archive tag"),
+        [
+            (row.topic, row.state.value, str(row.old or "-"), row.new or "-", row.archive_tag)
+            for row in (plan.record_after.topics if plan.record_after else ())
+            if row != known.get(row.topic)
+        ],
+    )
     if plan.notes:
         line(paper, "")
     for note in plan.notes:

@@ -7,7 +7,7 @@ from .errors import Outcome, StateError, refused
 from .git import Git
 from .journal import Run, Runs
 from .plan import BranchPlan, Plan
-from .publish import final_moves, shown
+from .publish import final_moves, server_of, shown
 from .remote import fetch_objects, read_refs
 from .stack import ArchiveTag, Identity, Move, archive_label
 
@@ -30,7 +30,7 @@ def plan_undo(git: Git, run: Run, identity: Identity) -> Plan:
     Errors: remote-moved where a branch is no longer where the run left it.
     """
     done = final_moves(run)
-    url = run.plan.push_url
+    url = server_of(git, run.plan)
     heads = read_refs(git, url, *(move.ref for move in done))
     lost = [
         f"{move.branch} was left at {move.new[:12]} and is {shown(heads.get(move.ref))}"
@@ -53,23 +53,23 @@ def plan_undo(git: Git, run: Run, identity: Identity) -> Plan:
     return planned.with_id(
         Plan(
             kind="undo",
-            push_url=url,
+            push_url=run.plan.push_url,
             remote=run.plan.remote,
             identity=identity,
             branches=branches,
             archive=tags,
             undoes=run.id,
-            mirror=_mirror_back(git, run),
+            mirror=_mirror_back(git, run, url),
         )
     )
 
 
-def _mirror_back(git: Git, run: Run) -> Move | None:
+def _mirror_back(git: Git, run: Run, url: str) -> Move | None:
     """The mirror's move back, where the run moved it and it has not moved since."""
     mirror = run.plan.mirror
     if mirror is None or mirror.old is None:
         return None
-    there = read_refs(git, run.plan.push_url, mirror.ref).get(mirror.ref)
+    there = read_refs(git, url, mirror.ref).get(mirror.ref)
     if there is None or there.object != mirror.new:
         return None
     return Move(branch=mirror.branch, old=mirror.new, new=mirror.old)
