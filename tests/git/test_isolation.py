@@ -100,6 +100,13 @@ def test_a_poisoned_rerere_cache_is_named_and_not_believed(forge: Forge) -> None
     assert "filled in from rerere's memory, so read it: tally/batch.py" in said
     assert "not resolved yet: tally/batch.py" in must(forge, "continue", code=3).out
     assert forge.origin.refs() == before
+    (worktree,) = (forge.work.folder / ".git/recut/runs").glob("*/worktree")
+    forge.work.git("-C", str(worktree), "add", "tally/batch.py")
+    out = must(forge, "continue").out
+    (doubt,) = [line for line in out.split("\n") if "resolved with rerere's memory" in line]
+    assert "tools/recut prove " in doubt and "topic/zero-size" in doubt
+    proof = must(forge, *doubt.split("#")[0].split()[1:], code=1).out
+    assert "tests/test_zero_size.py" in proof
 
 
 def test_deleting_the_worktree_and_gc_lose_nothing(forge: Forge) -> None:

@@ -21,7 +21,7 @@ from . import plan as planned
 from .errors import BugError, Outcome, StateError, refused
 from .forecast import Decision
 from .plan import Plan
-from .stack import Sha, Value
+from .stack import PatchClass, Sha, Value
 
 
 class Entry(Value, frozen=True, kw_only=True, omit_defaults=True):
@@ -102,6 +102,23 @@ class Run:
             if entry.step in ("resolved", "dropped") and entry.patch
         }
 
+    def doubts(self) -> list[Doubt]:
+        """Resolved conflicts, with what rerere filled in, and patches of which upstream has a part."""
+        doubts = [
+            Doubt(branch=branch.branch, commit=patch.new, why=patch.fate.value)
+            for branch in self.plan.branches
+            for patch in branch.patches
+            if patch.fate is PatchClass.PARTLY_SUPERSEDED and patch.new
+        ]
+        from_memory = {
+            entry.patch for entry in self.entries if entry.step == "stopped" and "rerere" in entry.reason
+        }
+        for entry in self.entries:
+            if entry.step == "resolved" and entry.new:
+                why = "resolved with rerere's memory" if entry.patch in from_memory else "resolved by hand"
+                doubts.append(Doubt(branch=entry.branch, commit=entry.new, why=why))
+        return doubts
+
     @property
     def outcome(self) -> str:
         """published, aborted, or "" while it goes on."""
@@ -128,6 +145,14 @@ class Run:
         """The stop that waits for a decision."""
         stops = [entry for entry in self.entries if entry.step == "stopped"]
         return stops[-1] if stops and stops[-1].patch not in self.decisions() else None
+
+
+class Doubt(Value, frozen=True, kw_only=True):
+    """A commit that went in, but not as it was reviewed: worth proving before anything is published."""
+
+    branch: str
+    commit: Sha
+    why: str
 
 
 class Runs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .errors import EXIT_CODES, RecutError
-from .journal import Entry, Run
+from .journal import Doubt, Entry, Run
 from .publish import final_moves
 from .stack import Move, Sha, Value
 
@@ -28,6 +28,8 @@ class RunReport(Value, frozen=True, kw_only=True):
     release_tag: str
     tags: tuple[PinnedTag, ...]
     moves: tuple[Move, ...]
+    doubts: tuple[Doubt, ...]
+    """Commits to prove before they are published."""
     entries: tuple[Entry, ...]
 
 
@@ -55,6 +57,7 @@ def report_run(run: Run) -> RunReport:
         release_tag=run.plan.release_tag,
         tags=tuple(PinnedTag(name=tag.name, commit=tag.commit) for tag in run.plan.archive),
         moves=tuple(final_moves(run)) if run.has_done("ready") else (),
+        doubts=tuple(run.doubts()),
         entries=tuple(run.entries),
     )
 

@@ -135,7 +135,10 @@ def show_run(paper: Paper, run: Run) -> None:
         return
     cells = [(move.branch, str(move.old), move.new) for move in final_moves(run)]
     rows(paper, "Ready, nothing has moved yet", ("branch", "is", "becomes"), cells)
-    next_steps(paper, ways_on(run))
+    proofs = [
+        f"tools/recut prove {doubt.commit[:12]}   # {doubt.branch}: {doubt.why}" for doubt in run.doubts()
+    ]
+    next_steps(paper, [*proofs, *ways_on(run)])
 
 
 def _show_published(paper: Paper, run: Run) -> None:
