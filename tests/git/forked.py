@@ -24,11 +24,14 @@ from tests.git.forge import Forge
 
 @dataclass(frozen=True)
 class Ended:
-    """How the process ended: `code` is its exit code, or minus the signal; `n_moments` how far it came."""
+    """How the process ended: `code` is its exit code, or minus the signal.
+
+    moments: what it came past, in order: "b" before a step was noted as done, "a" after an entry was on disk.
+    """
 
     code: int
     out: str
-    n_moments: int
+    moments: str
 
     @property
     def was_killed(self) -> bool:
@@ -47,7 +50,7 @@ def run_forked(folder: Path, environ: Mapping[str, str], *args: str, kill: int =
         return Ended(
             code=os.waitstatus_to_exitcode(status),
             out=out.read().decode(errors="replace"),
-            n_moments=len(moments.read()),
+            moments=moments.read().decode(),
         )
 
 
@@ -73,7 +76,7 @@ def _child(
             if count == kill:
                 os.kill(os.getpid(), signal.SIGKILL)
             count += 1
-            os.write(moments, b".")
+            os.write(moments, moment[:1].encode())
 
         code = run(args, environ=dict(environ), folder=folder, observer=observe)
         sys.stdout.flush()
