@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from patchstack.audit import verify as audit_stack
+from patchstack.errors import EXIT_CODES
+from patchstack.git import open_git
+from patchstack.settings import parse_settings
 from patchstack.stack import (
     CarriedRow,
     CommitKind,
@@ -15,7 +19,7 @@ from patchstack.stack import (
     TopicState,
 )
 
-from tests.git.forge import CLAMP_LOW, EMPTY_MEAN, Forge, Run
+from tests.git.forge import CLAMP_LOW, EMPTY_MEAN, RECUT_TOML, Forge, Run
 
 
 def failed(run: Run) -> dict[str, str]:
@@ -24,12 +28,13 @@ def failed(run: Run) -> dict[str, str]:
     return {c["id"]: "\n".join(c["details"]) for c in run.json["checks"] if c["status"] == "failed"}
 
 
-def verify(forge: Forge, *args: str, expect: int = 1) -> dict[str, str]:
-    """What failed; nothing may have changed on any side."""
+def verify(forge: Forge, *, expect: int = 1) -> dict[str, str]:
+    """What failed, asked in this process to save its start; nothing may have changed on any side."""
     before = forge.origin.refs(), forge.work.refs(), forge.work.checkout()
-    run = forge.recut("verify", "--json", *args, expect=expect)
+    audit = audit_stack(open_git(forge.work.folder, forge.environ), parse_settings(RECUT_TOML))
+    assert EXIT_CODES[audit.outcome] == expect
     assert (forge.origin.refs(), forge.work.refs(), forge.work.checkout()) == before
-    return failed(run)
+    return {check.id: "\n".join(check.details) for check in audit.failed}
 
 
 def rewrite(forge: Forge, **fields: object) -> None:
@@ -37,8 +42,9 @@ def rewrite(forge: Forge, **fields: object) -> None:
 
 
 def test_the_scene_passes_on_the_server_and_offline(forge: Forge) -> None:
-    assert verify(forge, expect=0) == {}
+    before = forge.origin.refs(), forge.work.refs(), forge.work.checkout()
     run = forge.recut("verify")
+    assert (forge.origin.refs(), forge.work.refs(), forge.work.checkout()) == before
     assert "No check failed." in run.out
     forge.origin.folder.rename(forge.root / "away")
     assert failed(forge.recut("verify", "--no-remote", "--json")) == {}
@@ -51,7 +57,7 @@ def test_a_record_edited_by_hand_names_its_line(forge: Forge) -> None:
     broken = text.replace("| zero-size | open |", "| zero-size | almost done |")
     forge.work.commit("local", "Edit the record by hand", {"UPSTREAM.md": broken})
     forge.work.git("push", "-q", "origin", "local")
-    problems = verify(forge)
+    problems = failed(forge.recut("verify", "--json", expect=1))
     assert set(problems) == {"record-reads"}
     assert f"UPSTREAM.md line {line}: 'state' is 'almost done'" in problems["record-reads"]
     assert "git checkout HEAD -- UPSTREAM.md" in problems["record-reads"]
