@@ -29,7 +29,7 @@ def test_it_brings_the_tables_up_to_date_and_keeps_what_people_wrote(forge: Forg
     page = forge.work.folder / "UPSTREAM.md"
     text = page.read_text().replace("## Topics\n", "## Topics\n\nOur own words.\n")
     text = text.replace("| empty-mean | open |  |  |", "| empty-mean | open | #7 | #8 |")
-    page.write_text(text)
+    page.write_bytes(text.replace("\n", "\r\n").encode())
     tip = forge.amend_topic("empty-mean", "Say why", {"tally/why.txt": "because\n"})
     new = forge.work.commit("topic/fresh", "A fresh topic", {"fresh": "x\n"}, start=forge.record.base)
     forge.work.git("push", "-q", "origin", "topic/fresh")
@@ -42,10 +42,18 @@ def test_it_brings_the_tables_up_to_date_and_keeps_what_people_wrote(forge: Forg
     assert (rows["empty-mean"].issue, rows["empty-mean"].pull_request) == ("#7", "#8")
     assert (rows["fresh"].new, rows["fresh"].state) == (new, TopicState.OPEN)
     assert "Our own words." in page.read_text()
+    assert page.read_bytes().count(b"\n") == page.read_bytes().count(b"\r\n")
     after = forge.work.checkout()
     assert (after.head, after.index, after.config) == (before.head, before.index, before.config)
     assert [file for file in after.files if file not in before.files] == [("UPSTREAM.md", page.read_bytes())]
     assert (forge.work.refs(), forge.origin.refs()) == refs
+
+
+def test_a_tag_that_pins_this_very_record_is_not_missed(forge: Forge) -> None:
+    forge.recut("archive", "local")
+    assert "says what the repository says" in forge.recut("record", "--check").out
+    forge.recut("archive", "topic/zero-size")
+    assert "+| `archive/topic-zero-size-" in forge.recut("record", "--check", expect=1).out
 
 
 def test_a_broken_page_is_refused_and_not_overwritten(forge: Forge) -> None:

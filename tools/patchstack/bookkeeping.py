@@ -52,13 +52,22 @@ class RecordReport(Value, frozen=True, kw_only=True):
 
 
 def check_record(git: Git, settings: Settings) -> RecordReport:
-    """Compare the record on the server's local with the repository. Errors: refused if it cannot be read."""
+    """Compare the record on the server's local with the repository. Errors: refused if it cannot be read.
+
+    Tags of commits that hold this very record are not missed: no record can name them.
+    """
     facts = gather(git, settings, onto=None)
     text = facts.record_text or ""
-    if facts.record_text is not None:
-        page.parse(text, source=settings.record.file)
-    wanted = page.render(recomputed(git, facts), text)
-    return RecordReport(changes=_diff(text, wanted, settings), written=None, local=facts.local.tip)
+    listed = page.parse(text, source=settings.record.file).archive if text else ()
+    wanted = recomputed(git, facts)
+    nameable = [
+        tag
+        for tag in wanted.archive
+        if tag in listed or git.file(tag.commit, settings.record.file) != _encoded(text)
+    ]
+    wanted = msgspec.structs.replace(wanted, archive=tuple(nameable))
+    changes = _diff(text, page.render(wanted, text), settings)
+    return RecordReport(changes=changes, written=None, local=facts.local.tip)
 
 
 def write_record(git: Git, settings: Settings) -> RecordReport:
@@ -68,15 +77,22 @@ def write_record(git: Git, settings: Settings) -> RecordReport:
     """
     facts = gather(git, settings, onto=None)
     file = _file_in_checkout(git, facts)
-    text = file.read_bytes().decode(errors="surrogateescape") if file.exists() else facts.record_text or ""
+    content = file.read_bytes() if file.exists() else _encoded(facts.record_text or "")
+    text = content.decode(errors="surrogateescape").replace("\r\n", "\n")
     before = page.parse(text, source=settings.record.file) if text.strip() else None
     wanted = page.render(recomputed(git, facts, before=before), text)
     changes = _diff(text, wanted, settings)
     if changes:
+        # A checkout may have other line ends than the repository.
+        lines = wanted.replace("\n", "\r\n") if b"\r\n" in content else wanted
         beside = file.with_name(file.name + ".new")
-        beside.write_bytes(wanted.encode(errors="surrogateescape"))
+        beside.write_bytes(_encoded(lines))
         beside.replace(file)
     return RecordReport(changes=changes, written=str(file) if changes else None, local=facts.local.tip)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")
 
 
 def _file_in_checkout(git: Git, facts: Facts) -> Path:
