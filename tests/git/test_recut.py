@@ -89,6 +89,32 @@ def test_the_same_tree_as_git_rebase(forge: Forge) -> None:
     )
 
 
+def test_attributes_of_the_new_base_count_as_they_would_in_a_checkout(bare_forge: Forge) -> None:
+    forge = bare_forge
+    lines = {".gitattributes": "CHANGES merge=union\n", "CHANGES": "a\nb\n"}
+    forge.upstream.commit("main", "Join changes", lines)
+    forge.work.git("fetch", "-q", "upstream")
+    forge.add_topic("entry", ("Ours", {"CHANGES": "a\nb\nours\n"}), start="upstream/main")
+    forge.release_upstream("v0.7.0", ("Theirs", {"CHANGES": "a\nb\ntheirs\n"}))
+    plan = _plan(forge, "--onto", "v0.7.0")
+    assert [patch["fate"] for patch in plan["branches"][0]["patches"]] == ["untouched"]
+    must(forge, "start")
+    must(forge, "publish")
+    assert forge.origin.show("topic/entry", "CHANGES") == "a\nb\ntheirs\nours\n"
+
+
+def test_upstream_may_go_on_between_plan_and_start(forge: Forge) -> None:
+    plan = _plan(forge, "--onto", "v0.7.0", "--topic", "empty-mean")
+    forge.release_upstream("v0.8.0", ("More", {"more.txt": "x\n"}))
+    must(forge, "start")
+    must(forge, "publish")
+    assert forge.origin.sha("topic/empty-mean") == plan["branches"][0]["new"]
+    assert forge.origin.sha("local") == plan["branches"][1]["new"]
+    assert forge.origin.sha("main") == plan["mirror"]["new"]
+    said = must(forge, "plan", "--onto", "v0.7.0", "--topic", "empty-mean", code=5).out
+    assert "there is nothing to move" in said
+
+
 def test_awkward_names_and_line_ends_survive(bare_forge: Forge) -> None:
     forge = bare_forge
     forge.add_topic("awkward", ("Names of all kinds", AWKWARD), ("CRLF too", {"windows.txt": "one\r\n2\r\n"}))

@@ -6,12 +6,14 @@ at the conflicts. It writes objects only. It knows nothing of servers, journals 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from .attributes import attributes_of
 from .git import Git
 from .pick import Picked, Spot, merge_patch, put_commit
 from .plan import BranchPlan, PatchPlan
@@ -71,7 +73,10 @@ def forecast_branches(
     tests: globs of test files, to tell a fix that upstream took with another test.
     """
     git.commits([patch.parents[0] for job in jobs for patch in job.patches])
-    replays = [replay_branch(git, job, tests=tests, goes_on=True, watch=watch) for job in jobs]
+    replays: list[Replay] = []
+    for onto, group in itertools.groupby(jobs, key=lambda job: job.onto):
+        with attributes_of(git, onto) as sealed:
+            replays += [_replay(sealed, job, tests, {}, goes_on=True, watch=watch) for job in group]
     ranges = [UpstreamRange(git, job.base, job.new_base, tests) for job in jobs]
     return _classified(git, replays, ranges)
 
@@ -81,12 +86,23 @@ def replay_branch(
     job: Job,
     *,
     tests: Sequence[str],
-    decisions: Mapping[Sha, Decision] | None = None,
-    goes_on: bool = False,
-    watch: Watcher = ignore_patches,
+    decisions: Mapping[Sha, Decision],
 ) -> Replay:
-    """Replay `job` until a patch needs a decision. `goes_on`: past that, markers and all, without ids."""
-    decided = decisions or {}
+    """Replay `job` until a patch needs a decision."""
+    with attributes_of(git, job.onto) as sealed:
+        return _replay(sealed, job, tests, decisions, goes_on=False, watch=ignore_patches)
+
+
+def _replay(
+    git: Git,
+    job: Job,
+    tests: Sequence[str],
+    decided: Mapping[Sha, Decision],
+    *,
+    goes_on: bool,
+    watch: Watcher,
+) -> Replay:
+    """`goes_on`: past a patch that needs a decision, markers and all, without ids."""
     upstream = UpstreamRange(git, job.base, job.new_base, tests)
     (onto,) = git.commits([job.onto])
     tip = Spot(commit=onto.sha, tree=onto.tree)

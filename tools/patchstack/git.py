@@ -7,6 +7,7 @@ It knows nothing of patch stacks. Floor: git 2.39.
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import subprocess
@@ -134,8 +135,13 @@ class Git:
         self._environ = scrubbed(environ)
         # A folder every repository has and where no .gitattributes can be: the work tree of sealed commands.
         self._sealed = common_dir / "objects"
-        self._commits: dict[Sha, Commit] = {}
-        self._writer: CommitWriter | None = None
+        self._objects = ObjectStore()
+
+    def with_work_tree(self, folder: Path) -> Git:
+        """The same repository, whose sealed commands see `folder` as their work tree."""
+        other = copy.copy(self)
+        other._sealed = folder
+        return other
 
     def start(
         self,
@@ -290,12 +296,13 @@ class Git:
 
     def commits(self, wanted: Sequence[Sha]) -> list[Commit]:
         """The commits in the order asked for."""
-        new = [commit for commit in dict.fromkeys(wanted) if commit not in self._commits]
-        for commit, raw in zip(new, self._objects(new), strict=True):
-            self._commits[commit] = read_commit(commit, raw)
-        return [self._commits[commit] for commit in wanted]
+        known = self._objects.commits
+        new = [commit for commit in dict.fromkeys(wanted) if commit not in known]
+        for commit, raw in zip(new, self._read(new), strict=True):
+            known[commit] = read_commit(commit, raw)
+        return [known[commit] for commit in wanted]
 
-    def _objects(self, wanted: Sequence[str]) -> Iterator[bytes]:
+    def _read(self, wanted: Sequence[str]) -> Iterator[bytes]:
         if not wanted:
             return
         out = self.run("cat-file", "--batch", stdin="".join(f"{name}\n" for name in wanted).encode()).out
@@ -393,9 +400,9 @@ class Git:
 
     def write_commit(self, data: bytes) -> Sha:
         """Store a commit, through one git that stays: a replay writes hundreds."""
-        if self._writer is None:
-            self._writer = CommitWriter(self)
-        return self._writer.write(data)
+        if self._objects.writer is None:
+            self._objects.writer = CommitWriter(self, self._objects)
+        return self._objects.writer.write(data)
 
     def write_object(self, kind: str, data: bytes) -> Sha:
         """Store an object (blob, tree, tag); git checks its form."""
@@ -421,14 +428,22 @@ class Git:
             index.unlink(missing_ok=True)
 
 
-class CommitWriter:
-    """`git hash-object` kept running; it reads one nameless file again and again, and ends with its Git."""
+class ObjectStore:
+    """What has been read of an object store, which never changes, and the one process that writes to it."""
 
-    def __init__(self, git: Git) -> None:
-        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with its Git
+    def __init__(self) -> None:
+        self.commits: dict[Sha, Commit] = {}
+        self.writer: CommitWriter | None = None
+
+
+class CommitWriter:
+    """`git hash-object` kept running; it reads one nameless file again and again, and ends with its owner."""
+
+    def __init__(self, git: Git, owner: ObjectStore) -> None:
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with its owner
         args = ("hash-object", "-w", "-t", "commit", "--no-filters", "--stdin-paths")
         self._process = git.start(args, pass_fds=(self._file.fileno(),))
-        weakref.finalize(git, _end_writer, self._process, self._file)
+        weakref.finalize(owner, _end_writer, self._process, self._file)
 
     def write(self, data: bytes) -> Sha:
         """Errors: git-failed where git does not accept it as a commit."""

@@ -6,13 +6,14 @@ the same id.
 
 from __future__ import annotations
 
+from .attributes import attributes_of
 from .errors import NOTHING_MOVED, Outcome, StateError, refused
-from .facts import gather
+from .facts import BranchFacts, gather
 from .git import Git
 from .pick import merge_commits
 from .plan import topic_states
 from .settings import Settings
-from .stack import Sha, TopicState, Value
+from .stack import Identity, Sha, TopicState, Value
 
 SCHEMA = "recut.integrate/1"
 
@@ -27,6 +28,27 @@ class Integration(Value, frozen=True, kw_only=True):
     ref: str
 
 
+def _join(git: Git, tip: Sha, topic: BranchFacts, identity: Identity, *, joined: list[str]) -> Sha:
+    merged = merge_commits(git, tip, topic.tip)
+    if merged.conflicts:
+        raise StateError(
+            Outcome.CONFLICT,
+            [
+                f"{topic.branch} does not merge with {', '.join(['local', *joined])}",
+                *(f"in conflict: {path}" for path in merged.conflicts),
+            ],
+            state=NOTHING_MOVED,
+            next_steps=["adapt one of the topics, or land one and cut the other anew on the next base"],
+        )
+    date_s = max(commit.committer_date_s for commit in git.commits([tip, topic.tip]))
+    ident = f"{identity} {date_s} +0000"
+    raw = (
+        f"tree {merged.tree}\nparent {tip}\nparent {topic.tip}\nauthor {ident}\ncommitter {ident}\n\n"
+        f"Join {topic.branch}\n\nFor test builds only; never a branch.\n"
+    )
+    return git.write_commit(raw.encode())
+
+
 def integrate(git: Git, settings: Settings) -> Integration:
     """Join them, topic after topic in the order of their names.
 
@@ -38,27 +60,9 @@ def integrate(git: Git, settings: Settings) -> Integration:
     if not topics:
         raise refused("there is no open topic to join with local", "tools/recut status")
     tip = facts.local.tip
-    joined: list[str] = []
-    for topic in topics:
-        merged = merge_commits(git, tip, topic.tip)
-        if merged.conflicts:
-            raise StateError(
-                Outcome.CONFLICT,
-                [
-                    f"{topic.branch} does not merge with {', '.join(['local', *joined])}",
-                    *(f"in conflict: {path}" for path in merged.conflicts),
-                ],
-                state=NOTHING_MOVED,
-                next_steps=["adapt one of the topics, or land one and cut the other anew on the next base"],
-            )
-        date_s = max(c.committer_date_s for c in git.commits([tip, topic.tip]))
-        ident = f"{facts.identity} {date_s} +0000"
-        raw = (
-            f"tree {merged.tree}\nparent {tip}\nparent {topic.tip}\nauthor {ident}\ncommitter {ident}\n\n"
-            f"Join {topic.branch}\n\nFor test builds only; never a branch.\n"
-        )
-        tip = git.write_commit(raw.encode())
-        joined.append(topic.branch)
+    with attributes_of(git, tip) as sealed:
+        for number, topic in enumerate(topics):
+            tip = _join(sealed, tip, topic, facts.identity, joined=[t.branch for t in topics[:number]])
     ref = f"refs/recut/integrate/{tip[:12]}"
     git.keep(ref, tip)
     return Integration(

@@ -58,6 +58,13 @@ def plan_recut(
     _refuse(reasons)
     jobs = recut_jobs(facts)
     branches = forecast_branches(git, jobs, tests=settings.prove.tests, watch=watch)
+    if _is_in_place(facts, branches):
+        raise refused(
+            f"{facts.local.branch} and every topic sit on {facts.new_describe} already: "
+            "there is nothing to move",
+            "tools/recut record   # where only the record is out of date",
+            "tools/recut plan --onto <a newer release of upstream's>",
+        )
     draft = Plan(
         kind="recut",
         push_url=without_credentials(facts.push_url),
@@ -132,6 +139,17 @@ def plan_land(
         writes_record=True,
     )
     return planned.with_id(_with_record(git, settings, draft))
+
+
+def _is_in_place(facts: Facts, branches: Sequence[BranchPlan]) -> bool:
+    """Whether nothing but a new record would come of it."""
+    *topics, local = branches
+    return (
+        facts.local.base == facts.new_base
+        and all(branch.new == branch.old for branch in topics)
+        and all(patch.new == patch.patch for patch in local.patches)
+        and not any(row.kind is CommitKind.RELEASE for row in local.replaced)
+    )
 
 
 def _refuse(reasons: Sequence[str]) -> None:
@@ -238,6 +256,14 @@ def _notes(facts: Facts, branches: Sequence[BranchPlan]) -> tuple[str, ...]:
         for topic in facts.topics
         if states[topic.branch] is not TopicState.OPEN
     ]
+    rows = {row.topic: row for row in facts.record.topics} if facts.record else {}
+    for topic in facts.topics:
+        row = rows.get(settings.fork.topic_name(topic.branch))
+        if states[topic.branch] is TopicState.LANDED and row and topic.tip not in (row.old, row.new):
+            notes.append(
+                f"{topic.branch} has moved since it landed: what was pushed since is carried nowhere; "
+                "give it a topic of its own"
+            )
     notes += [
         f"{branch.branch} would be empty on the new base, so it is pinned but not moved"
         for branch in branches
