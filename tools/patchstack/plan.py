@@ -366,6 +366,8 @@ def _by_topic(patches: Iterable[PatchPlan]) -> dict[str, list[PatchPlan]]:
 def _carried_on(row: TopicRow, patches: Sequence[PatchPlan]) -> TopicRow:
     """A landed topic's row after a re-cut of the commits that local carries for it."""
     kept = [patch.new for patch in patches if patch.new]
+    if any(patch.stops for patch in patches):
+        return msgspec.structs.replace(row, state=TopicState.LANDED, new=None)
     if kept:
         return msgspec.structs.replace(row, state=TopicState.LANDED, new=kept[-1])
     withdrawn = any(patch.upstream is None for patch in patches)

@@ -11,7 +11,7 @@ from .journal import Run, ways_on
 from .plan import BranchPlan, PatchPlan, Plan
 from .publish import final_moves
 from .scan import Scan
-from .stack import CommitKind, PatchClass
+from .stack import CommitKind, PatchClass, TopicRow, TopicState
 from .status import Status
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def show_plan(paper: Paper, plan: Plan, *, saved: str = "") -> None:
         "Record rows that change",
         ("topic", "state", "old", "new", "archive tag"),
         [
-            (row.topic, row.state.value, str(row.old or "-"), row.new or "-", row.archive_tag)
+            (row.topic, row.state.value, str(row.old or "-"), row.new or _unknown(row), row.archive_tag)
             for row in (plan.record_after.topics if plan.record_after else ())
             if row != known.get(row.topic)
         ],
@@ -105,6 +105,11 @@ def show_plan(paper: Paper, plan: Plan, *, saved: str = "") -> None:
         )
     if saved:
         next_steps(paper, [f"tools/recut {'start' if plan.kind == 'recut' else plan.kind} {saved}".rstrip()])
+
+
+def _unknown(row: TopicRow) -> str:
+    """What stands for a new tip that the record does not have."""
+    return "after resolution" if row.state in (TopicState.OPEN, TopicState.LANDED) else "-"
 
 
 def _patch_row(branch: BranchPlan, patch: PatchPlan) -> tuple[str | Text, ...]:
@@ -172,11 +177,18 @@ def _show_published(paper: Paper, run: Run) -> None:
         next_steps(paper, ["tools/recut verify", "tools/recut undo   # if this was a mistake"])
 
 
+def _behind(status: Status) -> str:
+    if status.n_behind:
+        return f"{status.n_behind} commits behind {status.upstream[:12]}, as last fetched"
+    if status.upstream == status.base:
+        return "up to date, as last fetched"
+    return f"last fetched at {status.upstream[:12]}, which is older than the base: git fetch upstream"
+
+
 def show_status(paper: Paper, status: Status) -> None:
     line(paper, f"base      {status.describe} ({status.base})")
     line(paper, f"release   {status.base_release or 'none known here: git fetch --tags upstream'}")
-    behind = f"{status.n_behind} commits behind" if status.n_behind else "up to date with"
-    line(paper, f"upstream  {behind} {status.upstream[:12]}, as last fetched")
+    line(paper, f"upstream  {_behind(status)}")
     line(paper, f"local     {status.local[:12]}, carries {status.n_carried} patches")
     line(paper, f"next      {status.next_release or '-'}")
     cells = [

@@ -71,7 +71,9 @@ def read_status(git: Git, settings: Settings, runs: Runs) -> Status:
     every = list(own)
     commits = dict(zip(every, git.commits(every), strict=True))
     changes = git.changes(every)
-    drifted = {change.path for change in git.tree_changes(base, upstream)} if base != upstream else set()
+    n_behind = int(git.text("rev-list", "--count", f"{base}..{upstream}"))
+    # A tracking branch that was not fetched since the last re-cut is older than the base: no drift is known.
+    drifted = {change.path for change in git.tree_changes(base, upstream)} if n_behind else set()
     described, release = _described(git, settings, base, recorded)
     landed = {landed_topic(commits[commit]) for commit in local_own} - {None}
     run = runs.current()
@@ -82,7 +84,7 @@ def read_status(git: Git, settings: Settings, runs: Runs) -> Status:
         local=local,
         n_carried=sum(_is_carried(commits[c], changes[c], settings) for c in local_own),
         upstream=upstream,
-        n_behind=int(git.text("rev-list", "--count", f"{base}..{upstream}")),
+        n_behind=n_behind,
         topics=_topics(settings, tips, own, changes, drifted, landed, runs.last_plan(), recorded),
         unpinned=tuple(unpinned_here(git, settings)),
         next_release=next_local_release(release, git.refs("refs/tags/")) if release else "",
