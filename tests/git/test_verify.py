@@ -163,10 +163,17 @@ def test_evidence_must_be_reachable_from_a_ref(forge: Forge) -> None:
     lost = forge.work.git("commit-tree", "-p", "local", "-m", "a test build", "local^{tree}")
     good = "a" * 64
     row = EvidenceRow(what="wheel.whl", commit=Sha(lost), sha256=good)
-    rewrite(forge, evidence=(row, EvidenceRow(what="b", commit=forge.record.base, sha256="b")))
+    evidence = {"evidence/run.json": f'{{"commit": "{lost}", "sha1": "{"1" * 40}"}}\n'}
+    plain = forge.work.commit("local", "Evidence", evidence)
+    listed = CarriedRow(commit=plain, kind=CommitKind.PLAIN, subject="Evidence")
+    rows = (row, EvidenceRow(what="b", commit=forge.record.base, sha256="b"))
+    rewrite(forge, evidence=rows, carried=(*forge.record.carried, listed))
     problems = verify(forge)
     assert f"wheel.whl was made from {lost[:12]}, which no ref reaches" in problems["evidence"]
+    assert f"an evidence file names {lost[:12]}, which no ref reaches" in problems["evidence"]
     assert "b: 'b' is no SHA-256" in problems["evidence"]
+    assert "1" * 12 not in problems["evidence"]
+    assert set(problems) == {"evidence"}
 
 
 def test_pins_must_be_those_of_the_project_file(forge: Forge) -> None:

@@ -6,6 +6,7 @@ import re
 
 from . import record as page
 from .errors import RecutError
+from .evidence import ids_at
 from .exhibits import Exhibits
 from .finding import NO_RECORD, Finding, found, not_checked
 from .pins import pins_at, unpinned_names
@@ -89,10 +90,17 @@ def _superseding_problem(exhibits: Exhibits, row: DropRow, upstream: Sha, base: 
 
 
 def evidence(exhibits: Exhibits) -> Finding:
+    """Ids in evidence files may be of anything; those that are commits here count."""
     record = exhibits.record
     if record is None:
         return not_checked(NO_RECORD)
-    problems = []
+    here = ids_at(exhibits.git, exhibits.settings, exhibits.local)
+    absent = set(exhibits.absent(here))
+    problems = [
+        f"an evidence file names {commit[:12]}, which no ref reaches: tools/recut archive --scan"
+        for commit in here
+        if commit not in absent and not exhibits.is_reachable(commit)
+    ]
     for row in record.evidence:
         if not exhibits.is_reachable(row.commit):
             problems.append(
