@@ -6,7 +6,7 @@ import pytest
 from patchstack.errors import EXIT_CODES, InputError, Outcome, RecutError
 from patchstack.forecast import changed_lines
 from patchstack.pick import add_trailer
-from patchstack.plan import pull_request
+from patchstack.recording import pull_request
 from patchstack.remote import without_credentials
 from patchstack.settings import Settings, parse_settings, render_settings
 from patchstack.stack import (

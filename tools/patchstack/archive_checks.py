@@ -5,8 +5,7 @@ from __future__ import annotations
 from .errors import RecutError
 from .exhibits import Exhibits
 from .finding import NO_RECORD, Finding, found, not_checked
-from .git import RemoteRef
-from .stack import LocalRelease, Sha, archive_label, parse_archive_name, parse_release
+from .stack import LocalRelease, RemoteRef, Sha, archive_label, parse_archive_name, parse_release
 
 
 def annotated(exhibits: Exhibits) -> Finding:

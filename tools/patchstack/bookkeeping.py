@@ -14,16 +14,18 @@ import msgspec
 
 from . import record as page
 from .errors import Outcome, refused
-from .facts import Facts, gather, landed_topic
-from .git import Git, RemoteRef
+from .facts import Facts, landed_topic, local_kinds, topic_states
+from .gather import gather
+from .git import Git
 from .pins import pins_at
-from .plan import day, local_kinds, topic_states
+from .recording import day
 from .settings import Settings
 from .stack import (
     ArchiveTag,
     CarriedRow,
     CommitKind,
     Record,
+    RemoteRef,
     Sha,
     TopicRow,
     TopicState,

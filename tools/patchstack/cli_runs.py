@@ -12,17 +12,18 @@ import typer
 from . import plan as planned
 from . import show
 from .cli_checks import require_verified
+from .conflict import take_resolution
 from .desk import Desk
 from .errors import Outcome, refused, usage
 from .integrate import SCHEMA as INTEGRATE_SCHEMA
 from .integrate import integrate
-from .journal import Run
+from .journal import Run, final_moves
 from .plan import Plan
 from .planning import plan_land, plan_recut
-from .publish import final_moves, publish, server_of
+from .publish import publish, server_of
 from .release import plan_release
 from .remote import fetch_commit, push_url, read_refs
-from .replay import abort, replay, skip, start, take_resolution
+from .replay import abort, replay, skip, start
 from .report import LOG_SCHEMA, RUN_SCHEMA, Log, report_run
 from .scan import SCHEMA as ARCHIVE_SCHEMA
 from .scan import Scan, Tip, plan_archive, scan

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .errors import Outcome
-from .facts import BranchFacts, Facts, gather, landed_topic
+from .facts import BranchFacts, Facts, landed_topic, topic_states
 from .forecast import UpstreamRange
+from .gather import gather
 from .git import Git
-from .plan import topic_states
 from .settings import Settings
 from .stack import Commit, Sha, TopicState, Value
 

@@ -10,12 +10,12 @@ from functools import cached_property
 
 from . import record as page
 from .errors import RecutError, refused
-from .facts import base_release, read_servers
-from .git import Git, RemoteRef
-from .plan import commit_kind
+from .facts import commit_kind
+from .gather import base_release, read_servers
+from .git import Git
 from .remote import fetch_objects
 from .settings import Settings
-from .stack import Commit, CommitKind, Record, Sha, branch_ref, tag_ref
+from .stack import Commit, CommitKind, Record, RemoteRef, Sha, branch_ref, tag_ref
 
 
 class Exhibits:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from .errors import NOTHING_MOVED, BugError, Outcome, StateError, refused, usage
-from .stack import Commit, Identity, Sha, sha
+from .stack import Commit, FileChange, Identity, Sha, sha
 
 # A user's configuration must not decide what a re-cut does. Names and credentials still come from it.
 FIXED_SETTINGS = (
@@ -79,26 +79,6 @@ class Result(NamedTuple):
     code: int
     out: bytes
     err: str
-
-
-class FileChange(NamedTuple):
-    """One path that a commit changes; modes are six octal digits, 000000 where the file is absent."""
-
-    path: str
-    old_mode: str
-    new_mode: str
-    status: str
-
-    @property
-    def is_submodule(self) -> bool:
-        return "160000" in (self.old_mode, self.new_mode)
-
-
-class RemoteRef(NamedTuple):
-    """A ref as a server shows it; `peeled` is what an annotated tag points at."""
-
-    object: Sha
-    peeled: Sha | None
 
 
 def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:

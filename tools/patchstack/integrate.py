@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from .attributes import attributes_of
 from .errors import NOTHING_MOVED, Outcome, StateError, refused
-from .facts import BranchFacts, gather
+from .facts import BranchFacts, topic_states
+from .gather import gather
 from .git import Git
 from .pick import merge_commits
-from .plan import topic_states
 from .settings import Settings
 from .stack import Identity, Sha, TopicState, Value
 

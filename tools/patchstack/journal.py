@@ -21,7 +21,7 @@ from . import plan as planned
 from .errors import BugError, Outcome, StateError, refused
 from .forecast import Decision
 from .plan import Plan
-from .stack import PatchClass, Sha, Value
+from .stack import Move, PatchClass, Sha, Value
 
 
 class Entry(Value, frozen=True, kw_only=True, omit_defaults=True):
@@ -280,3 +280,17 @@ def ways_on(run: Run) -> list[str]:
     if run.phase == "moved":
         return ["tools/recut continue", "tools/recut undo"]
     return ["tools/recut continue", "tools/recut abort"]
+
+
+def final_moves(run: Run) -> list[Move]:
+    """The run's moves with the tips that it really made."""
+    moves = []
+    for branch in run.plan.branches:
+        done = run.last("branch", branch=branch.branch)
+        new = done.new if done else branch.new
+        stays = done is not None and done.reason == "stays"
+        if new is None:
+            raise BugError(f"{branch.branch} has no new tip, yet the run is to be published")
+        if branch.moves and not stays and new != branch.old:
+            moves.append(Move(branch=branch.branch, old=branch.old, new=new))
+    return moves

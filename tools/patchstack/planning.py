@@ -9,16 +9,16 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from . import plan as planned
-from . import record
 from .bookkeeping import server_archive
 from .errors import refused
-from .facts import Facts, gather, landed_topic
+from .facts import BranchFacts, Facts, landed_topic, local_kinds, topic_states
 from .forecast import Job, Watcher, forecast_branches, ignore_patches
+from .gather import gather
 from .git import Git
-from .pick import Spot, own_commit
-from .pins import pins_at
-from .plan import BranchPlan, Plan, topic_states
+from .pin import own_annotated_tags
+from .plan import BranchPlan, Plan, with_id
+from .record_commit import next_record, put_record
+from .refusals import refusals, tag_refusals
 from .remote import without_credentials
 from .settings import Settings
 from .stack import (
@@ -28,7 +28,6 @@ from .stack import (
     CommitKind,
     Identity,
     Move,
-    Record,
     Sha,
     TopicState,
     archive_label,
@@ -52,9 +51,9 @@ def plan_recut(
     Errors: refused with all reasons; remote-moved where a branch moved while it was read.
     """
     facts = gather(git, settings, onto=onto, topics=topics, upstream_head=upstream_head)
-    reasons = planned.refusals(facts)
+    reasons = refusals(facts)
     tags = _recut_tags(facts)
-    reasons += planned.tag_refusals(facts, tags, own_annotated_tags(git))
+    reasons += tag_refusals(facts, tags, own_annotated_tags(git))
     _refuse(reasons)
     jobs = recut_jobs(facts)
     branches = forecast_branches(git, jobs, tests=settings.prove.tests, watch=watch)
@@ -88,7 +87,7 @@ def plan_recut(
         mirror=_mirror(facts),
         notes=_notes(facts, branches),
     )
-    return planned.with_id(_with_record(git, settings, draft))
+    return with_id(_with_record(git, settings, draft))
 
 
 def plan_land(
@@ -101,7 +100,7 @@ def plan_land(
 ) -> Plan:
     """The plan of carrying a reviewed topic on local, a fast-forward of local."""
     facts = gather(git, settings, onto=None, topics=[topic], upstream_head=upstream_head)
-    reasons = planned.refusals(facts)
+    reasons = refusals(facts)
     (branch,) = facts.topics
     state = topic_states(facts)[branch.branch]
     if state is not TopicState.OPEN:
@@ -113,9 +112,9 @@ def plan_land(
             "re-cut it first, so that what lands is what was reviewed on this base"
         )
     name = settings.fork.topic_name(branch.branch)
-    before = planned.local_archive(facts, f"land-{archive_label(name)}")
-    tags = (planned.topic_archive(branch), before)
-    reasons += planned.tag_refusals(facts, tags, own_annotated_tags(git))
+    before = local_archive(facts, f"land-{archive_label(name)}")
+    tags = (topic_archive(branch), before)
+    reasons += tag_refusals(facts, tags, own_annotated_tags(git))
     _refuse(reasons)
     branches = forecast_branches(git, [land_job(facts)], tests=settings.prove.tests)
     draft = Plan(
@@ -138,7 +137,7 @@ def plan_land(
         archive_before=server_archive(facts.tags),
         writes_record=True,
     )
-    return planned.with_id(_with_record(git, settings, draft))
+    return with_id(_with_record(git, settings, draft))
 
 
 def _is_in_place(facts: Facts, branches: Sequence[BranchPlan]) -> bool:
@@ -162,7 +161,7 @@ def _refuse(reasons: Sequence[str]) -> None:
 def _recut_tags(facts: Facts) -> tuple[ArchiveTag, ...]:
     states = topic_states(facts)
     topics = [topic for topic in facts.topics if states[topic.branch] is TopicState.OPEN]
-    tags = [*map(planned.topic_archive, topics), planned.local_archive(facts, "recut")]
+    tags = [*map(topic_archive, topics), local_archive(facts, "recut")]
     return tuple(dict.fromkeys(tags))
 
 
@@ -184,7 +183,7 @@ def recut_jobs(facts: Facts) -> list[Job]:
         for topic in facts.topics
         if states[topic.branch] is TopicState.OPEN
     ]
-    kinds = planned.local_kinds(facts)
+    kinds = local_kinds(facts)
     carried = [c for c in facts.local.commits if kinds[c.sha] in (CommitKind.LANDED, CommitKind.PLAIN)]
     left_out = [c for c in facts.local.commits if c not in carried]
     local = Job(
@@ -229,16 +228,6 @@ def _base(base: Sha | None) -> Sha:
     return base
 
 
-def own_annotated_tags(git: Git) -> dict[str, Sha | None]:
-    """Full ref -> the commit of each annotated archive tag of this clone; None for a lightweight one."""
-    rows = git.lines("for-each-ref", "--format=%(refname) %(objecttype) %(*objectname)", "refs/tags/archive/")
-    found: dict[str, Sha | None] = {}
-    for row in rows:
-        ref, kind, *peeled = row.split(" ")
-        found[ref] = Sha(peeled[0]) if kind == "tag" and peeled else None
-    return found
-
-
 def _mirror(facts: Facts) -> Move | None:
     branch = facts.settings.fork.mirror
     if not branch or not facts.mirror_can_follow:
@@ -277,9 +266,6 @@ def _notes(facts: Facts, branches: Sequence[BranchPlan]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-# The record commit
-
-
 def _with_record(git: Git, settings: Settings, draft: Plan) -> Plan:
     """`draft` with the record it leads to, and its commit where every id below it is known."""
     *others, local = draft.branches
@@ -293,65 +279,10 @@ def _with_record(git: Git, settings: Settings, draft: Plan) -> Plan:
     return msgspec.structs.replace(draft, branches=(*others, local), record_commit=commit)
 
 
-def next_record(
-    git: Git, settings: Settings, plan: Plan, branches: Sequence[BranchPlan], *, below: Sha
-) -> Record:
-    """The record after the run, local last; `below` is the commit whose project file has the pins."""
-    local = branches[-1]
-    if plan.kind == "land":
-        value = planned.land_record(plan, settings, local, _carried_below(git, plan, local))
-    else:
-        value = planned.recut_record(plan, settings, branches)
-    pinned = {tag.name: tag for tag in (*plan.archive_before, *plan.archive)}
-    return msgspec.structs.replace(
-        value,
-        pins=pins_at(git, settings.pins, below),
-        archive=tuple(pinned[name] for name in sorted(pinned)),
-    )
+def local_archive(facts: Facts, before: str) -> ArchiveTag:
+    """`before`: recut, land-<topic>, release."""
+    return ArchiveTag(label=f"{archive_label(facts.local.branch)}-pre-{before}", commit=facts.local.tip)
 
 
-def put_record(git: Git, settings: Settings, plan: Plan, branches: Sequence[BranchPlan]) -> Spot:
-    """The record commit on top of local's replayed commits; `branches` are all resolved, local last."""
-    local = branches[-1]
-    assert local.new
-    (below,) = git.commits([local.new])
-    value = next_record(git, settings, plan, branches, below=below.sha)
-    content = record.render(value, record_text(git, plan.record_file, local.old))
-    tree = git.with_file(below.tree, plan.record_file, content.encode(errors="surrogateescape"))
-    landed = plan.kind == "land"
-    title = f"Record that {plan.topic} has landed" if landed else f"Record the re-cut onto {plan.describe}"
-    return own_commit(
-        git,
-        tree,
-        below.sha,
-        plan.identity,
-        date_s=max(plan.base_date_s, below.committer_date_s),
-        message=_record_message(title, plan, local),
-    )
-
-
-def record_text(git: Git, path: str, commit: Sha) -> str:
-    content = git.file(commit, path)
-    return content.decode(errors="surrogateescape") if content is not None else ""
-
-
-def _record_message(title: str, plan: Plan, local: BranchPlan) -> str:
-    left_out = [f"  {row.kind.value} {row.commit[:12]} {row.subject}" for row in local.replaced]
-    body = [f"{local.branch} was {local.old}.", f"Base: {plan.new_base} ({plan.describe})."]
-    if left_out:
-        body += ["Left out, to be made anew:", *left_out]
-    return "\n".join([title, "", *body, ""])
-
-
-def _carried_below(git: Git, plan: Plan, local: BranchPlan) -> list[CarriedRow]:
-    """What local carries already, without records and releases."""
-    assert plan.old_base
-    own = git.range(plan.old_base, local.old)
-    changes = git.changes(own)
-    rows = []
-    for commit in git.commits(own):
-        kind = planned.commit_kind(commit, (c.path for c in changes[commit.sha]), plan.record_file)
-        if kind in (CommitKind.LANDED, CommitKind.PLAIN):
-            topic = landed_topic(commit) or ""
-            rows.append(CarriedRow(commit=commit.sha, kind=kind, topic=topic, subject=commit.subject))
-    return rows
+def topic_archive(topic: BranchFacts) -> ArchiveTag:
+    return ArchiveTag(label=archive_label(topic.branch), commit=topic.tip)

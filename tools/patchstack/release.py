@@ -10,10 +10,12 @@ import re
 
 from . import plan as planned
 from .errors import refused
-from .facts import base_release, landed_topic, read_servers
+from .facts import landed_topic
+from .gather import base_release, read_servers
 from .git import Git
 from .pick import own_commit
-from .plan import BranchPlan, Plan, day
+from .plan import BranchPlan, Plan
+from .recording import day
 from .remote import fetch_objects, without_credentials
 from .settings import Edit, Settings
 from .stack import (

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from .errors import Outcome, StateError, refused
-from .git import Git, RemoteRef
-from .stack import Lease, Sha, sha
+from .git import Git
+from .stack import Lease, RemoteRef, Sha, sha
 
 
 def fetch_url(git: Git, remote: str) -> str:
@@ -146,3 +146,34 @@ def push(git: Git, url: str, sources: Sequence[tuple[Sha, str]], leases: Sequenc
         if len(fields) >= 3 and len(fields[0]) == 1:
             rows.append(PushRow((fields[0], fields[1].rpartition(":")[2], fields[2])))
     return PushResult(result.code, rows, result.err)
+
+
+def lease_lost(reasons: Sequence[str]) -> StateError:
+    return StateError(
+        Outcome.REMOTE_MOVED,
+        [*reasons, "somebody pushed there meanwhile; their commits are untouched"],
+        state=MOVED_NOTHING,
+        next_steps=["tools/recut abort", "tools/recut plan --onto REF   (it will take in what they pushed)"],
+    )
+
+
+def push_error(result: PushResult, url: str, what: str) -> StateError:
+    """The error that a push which moved nothing comes to."""
+    said = [f"{row.ref}: {row.said}" for row in result.rejected]
+    if any("stale info" in row.said or "already exists" in row.said for row in result.rejected):
+        return lease_lost([row for row in said if "atomic push failed" not in row])
+    if "does not support --atomic" in result.err:
+        return refused(
+            f"{url} cannot push atomically, and one ref at a time could leave the stack half moved",
+            "publish to a server that supports atomic pushes",
+            state=MOVED_NOTHING,
+        )
+    return StateError(
+        Outcome.GIT_FAILED,
+        [f"the server declined {what}", *said, *result.err.splitlines()],
+        state=MOVED_NOTHING,
+        next_steps=["ask for the right to push there, then: tools/recut continue", "tools/recut abort"],
+    )
+
+
+MOVED_NOTHING = "No branch has moved, on the server or here. Archive tags are only ever added."

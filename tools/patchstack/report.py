@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from .errors import EXIT_CODES, RecutError
-from .journal import Doubt, Entry, Run
-from .publish import final_moves
+from .journal import Doubt, Entry, Run, final_moves
 from .stack import Move, Sha, Value
 
 RUN_SCHEMA = "recut.run/1"

@@ -6,24 +6,21 @@ this clone is nobody else's business and is not pushed.
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterator
 
 from . import plan as planned
 from . import record
 from .errors import RecutError
-from .facts import read_servers
+from .evidence import ids_at, ids_in_checkout
+from .gather import read_servers
 from .git import Git
-from .journal import Runs
+from .journal import Runs, final_moves
 from .plan import Plan
-from .publish import final_moves
 from .remote import fetch_commit, fetch_objects, without_credentials
 from .settings import Settings
 from .stack import ArchiveTag, Identity, Sha, Value, archive_label, branch_ref
 
 SCHEMA = "recut.archive/1"
-_ID = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?:[0-9a-f]{24})?(?![0-9a-f])")
 
 
 class Tip(Value, frozen=True, kw_only=True):
@@ -99,9 +96,8 @@ def _candidates(git: Git, settings: Settings, runs: Runs, local: Sha | None) -> 
                     yield Tip(commit=tip, label=archive_label(move.branch), source=f"run {run.id}")
     if local:
         yield from _recorded(git, settings, local)
-    for text in _evidence_texts(git, settings, local):
-        for found in _ID.findall(text):
-            yield Tip(commit=Sha(found), label="evidence", source="evidence files")
+    for commit in (*ids_in_checkout(git, settings), *(ids_at(git, settings, local) if local else ())):
+        yield Tip(commit=commit, label="evidence", source="evidence files")
 
 
 def _recorded(git: Git, settings: Settings, local: Sha) -> Iterator[Tip]:
@@ -122,23 +118,6 @@ def _recorded(git: Git, settings: Settings, local: Sha) -> Iterator[Tip]:
         yield Tip(commit=recut.local_old, label=label, source=f"record: re-cut of {recut.date}")
     for row in value.evidence:
         yield Tip(commit=row.commit, label="evidence", source=f"record: evidence {row.what}")
-
-
-def _evidence_texts(git: Git, settings: Settings, local: Sha | None) -> Iterator[str]:
-    """The evidence files of the checkout and of local."""
-    patterns = settings.evidence.files
-    if not patterns:
-        return
-    for pattern in patterns:
-        # Before Python 3.13 a last ** matches folders only.
-        pattern += "/*" if pattern.endswith("**") else ""
-        for path in sorted(git.top.glob(pattern)) if git.top else []:
-            if path.is_file():
-                yield path.read_text(encoding="utf-8", errors="replace")
-    if local:
-        globs = [f":(top,glob){pattern}" for pattern in patterns]
-        result = git.run("grep", "-h", "-o", "-I", "-E", "[0-9a-f]{40,64}", local, "--", *globs, ok=(0, 1))
-        yield os.fsdecode(result.out)
 
 
 def plan_archive(settings: Settings, push_url: str, identity: Identity, tags: tuple[ArchiveTag, ...]) -> Plan:

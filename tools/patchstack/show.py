@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .integrate import Integration
-from .journal import Run, ways_on
+from .journal import Run, final_moves, ways_on
 from .plan import BranchPlan, PatchPlan, Plan
-from .publish import final_moves
 from .scan import Scan
 from .stack import CommitKind, PatchClass, TopicRow, TopicState
 from .status import Status

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import NewType
+from typing import NamedTuple, NewType
 
 import msgspec
 
@@ -235,6 +235,26 @@ class Move(Value, frozen=True, kw_only=True):
     @property
     def lease(self) -> Lease:
         return Lease(ref=self.ref, expect=self.old)
+
+
+class FileChange(NamedTuple):
+    """One path that a commit changes; modes are six octal digits, 000000 where the file is absent."""
+
+    path: str
+    old_mode: str
+    new_mode: str
+    status: str
+
+    @property
+    def is_submodule(self) -> bool:
+        return "160000" in (self.old_mode, self.new_mode)
+
+
+class RemoteRef(NamedTuple):
+    """A ref as a server shows it; `peeled` is what an annotated tag points at."""
+
+    object: Sha
+    peeled: Sha | None
 
 
 # What UPSTREAM.md holds. The text form is record.py's; a re-cut makes the next value from the last one.

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 
 from . import record
 from .errors import RecutError, refused
-from .facts import base_release, describe, first_parents, landed_topic
-from .git import FileChange, Git
+from .facts import first_parents, landed_topic
+from .gather import base_release, describe
+from .git import Git
 from .journal import Runs, ways_on
 from .plan import Plan
 from .scan import reflog_tips
 from .settings import Settings
-from .stack import Commit, LocalRelease, Record, Sha, TopicState, Value, parse_release
+from .stack import Commit, FileChange, LocalRelease, Record, Sha, TopicState, Value, parse_release
 
 SCHEMA = "recut.status/1"
 
@@ -131,7 +132,7 @@ def _tips(git: Git, settings: Settings) -> tuple[Sha, Sha, dict[str, Sha]]:
 
 
 def _is_carried(commit: Commit, changes: Sequence[FileChange], settings: Settings) -> bool:
-    from .plan import commit_kind
+    from .facts import commit_kind
 
     kind = commit_kind(commit, (change.path for change in changes), settings.record.file)
     return kind.value in ("landed", "plain")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from . import plan as planned
 from .errors import Outcome, StateError, refused
 from .git import Git
-from .journal import Run, Runs
+from .journal import Run, Runs, final_moves
 from .plan import BranchPlan, Plan
-from .publish import final_moves, server_of, shown
+from .publish import server_of, shown
 from .remote import fetch_objects, read_refs
 from .stack import ArchiveTag, Identity, Move, archive_label
 
