@@ -7,13 +7,13 @@ byte. It knows nothing of git: what the tables should say is bookkeeping.py's bu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from enum import Enum
+from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
+from .cells import Cells, code_cell, list_cell, text_cell
 from .errors import RecutError, refused
+from .page import TEMPLATE
 from .stack import (
-    ArchiveTag,
     CarriedRow,
     CommitKind,
     DropRow,
@@ -21,29 +21,15 @@ from .stack import (
     Pin,
     Record,
     RecutRow,
-    Sha,
     TopicRow,
     TopicState,
-    is_sha,
 )
-from .table import (
-    Row,
-    cell_code,
-    cell_list,
-    cell_text,
-    code_cell,
-    list_cell,
-    parse_table,
-    render_table,
-    replace_table,
-    text_cell,
-)
+from .table import parse_table, render_table, replace_table
 
 FILE = "UPSTREAM.md"
 
-BASE = ("base", "describe", "date")
 COLUMNS: dict[str, tuple[str, ...]] = {
-    "base": BASE,
+    "base": ("base", "describe", "date"),
     "pins": ("package", "requirement"),
     "topics": ("topic", "state", "issue", "pull request", "old tip", "new tip", "archive tag", "note"),
     "carried": ("commit", "kind", "topic", "subject"),
@@ -52,67 +38,6 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "superseded": ("patch", "topic", "subject", "upstream commit", "pull request", "reason"),
     "evidence": ("artefact", "commit", "sha256"),
 }
-
-TEMPLATE = """\
-# What this repository carries on top of its upstream
-
-This is a fork that follows its upstream closely and carries a few fixes of its own. Each fix is a branch
-`topic/<name>` with a pull request; the branch `local` is upstream plus the fixes that have landed, and it is
-what releases are made from. `tools/recut` moves all of it to a newer upstream and keeps the tables below.
-
-* A release with local fixes is tagged `v<upstream release>-local<NN>`; upstream at a date, without local
-  fixes, is tagged `v<upstream release>.<YYYYMMDD>`.
-* Before a branch moves, its old tip is pinned by an annotated tag `archive/<label>-<7 hex>`. Fetch them with
-  `git fetch origin '+refs/tags/archive/*:refs/tags/archive/*'`.
-* To check every claim on this page against the repository: `tools/recut verify`.
-
-The tables between the marker lines are written by `tools/recut record`. The rest of this page is written by
-people, and kept as it is.
-
-## Base
-
-{base}
-
-## Pins
-
-The requirements of the project file that decide what upstream code runs.
-
-{pins}
-
-## Topics
-
-Issue, pull request and note are the maintainer's to fill in.
-
-{topics}
-
-## Carried on local
-
-The commits of `local` between the base and this record, oldest first.
-
-{carried}
-
-## Re-cuts
-
-{re-cuts}
-
-## Archive tags
-
-Every tip that was given up or that something was built from, pinned on the server.
-
-{archive}
-
-## No longer carried
-
-Every patch that a re-cut dropped, and the upstream commit that replaces it.
-
-{superseded}
-
-## Evidence
-
-What was built from which commit.
-
-{evidence}
-"""
 
 _RECORD_ERRORS = (
     "correct that line by hand, or take the last good page: git checkout HEAD -- {source}",
@@ -227,7 +152,7 @@ def parse(text: str, *, source: str = FILE) -> Record:
                 base_old=cells.sha(1),
                 base_new=cells.sha(2),
                 local_old=cells.sha(3),
-                archive_tags=cell_list(cells.row.cells[4]),
+                archive_tags=cells.several(4),
             ),
         ),
         archive=page.read("archive", lambda cells: cells.archive_tag(0, 1)),
@@ -250,10 +175,11 @@ def parse(text: str, *, source: str = FILE) -> Record:
 
 
 T = TypeVar("T")
-E = TypeVar("E", bound=Enum)
 
 
 class _Page(NamedTuple):
+    """A page being read; every refusal also says how to get the last good one."""
+
     text: str
     source: str
 
@@ -261,49 +187,9 @@ class _Page(NamedTuple):
     def next_steps(self) -> list[str]:
         return [step.format(source=self.source) for step in _RECORD_ERRORS]
 
-    def read(self, table: str, read_row: Callable[[_Cells], T]) -> tuple[T, ...]:
+    def read(self, table: str, read_row: Callable[[Cells], T]) -> tuple[T, ...]:
         try:
             rows = parse_table(self.text, table, COLUMNS[table], source=self.source)
-            return tuple(read_row(_Cells(row, COLUMNS[table], self.source)) for row in rows)
+            return tuple(read_row(Cells(row, COLUMNS[table], self.source)) for row in rows)
         except RecutError as error:
             raise refused(error.reasons, *error.next_steps, *self.next_steps) from error
-
-
-class _Cells(NamedTuple):
-    row: Row
-    columns: Sequence[str]
-    source: str
-
-    def text(self, at: int) -> str:
-        return cell_text(self.row.cells[at])
-
-    def code(self, at: int) -> str:
-        return cell_code(self.row.cells[at])
-
-    def sha(self, at: int) -> Sha:
-        found = self.code(at)
-        if not is_sha(found):
-            raise self._wrong(at, found, "a full commit id of 40 hex digits")
-        return Sha(found)
-
-    def sha_or_none(self, at: int) -> Sha | None:
-        return self.sha(at) if self.row.cells[at] else None
-
-    def archive_tag(self, name_at: int, commit_at: int) -> ArchiveTag:
-        name, commit = self.code(name_at), self.sha(commit_at)
-        label = re.fullmatch(r"archive/(.+)-([0-9a-f]{7})", name)
-        if not label or label[2] != commit[:7]:
-            raise self._wrong(name_at, name, f"archive/<label>-{commit[:7]}, after the commit beside it")
-        return ArchiveTag(label=label[1], commit=commit)
-
-    def one_of(self, kinds: type[E], at: int) -> E:
-        found = self.text(at)
-        for kind in kinds:
-            if kind.value == found:
-                return kind
-        raise self._wrong(at, found, "one of " + ", ".join(str(kind.value) for kind in kinds))
-
-    def _wrong(self, at: int, found: str, expected: str) -> RecutError:
-        return refused(
-            f"{self.source} line {self.row.line}: {self.columns[at]!r} is {found!r}, expected {expected}"
-        )

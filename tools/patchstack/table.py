@@ -1,7 +1,6 @@
-"""A Markdown table between two marker lines: rows of cells to text and back, without loss.
+"""A Markdown table between two marker lines: rows of cells to text and back; the text around it is kept.
 
-It knows nothing of what the cells mean. A cell is any text; what would end a cell, a row or a comment is
-written as a backslash escape or a character reference, which a forge shows as the character itself.
+It knows nothing of what stands in the cells; that is cells.py's.
 """
 
 from __future__ import annotations
@@ -26,50 +25,6 @@ def opening(name: str) -> str:
 
 def closing(name: str) -> str:
     return f"<!-- /recut:{name} -->"
-
-
-# A cell's own markup: `code` for ids, <br> between several values. Everything else is text.
-_CODE = re.compile(r"`([^`]*)`")
-_BREAK = "<br>"
-_SPECIAL = re.compile(r"[\\|<&]|[\x00-\x1f\x7f\x85\u2028\u2029]")
-_ESCAPED = re.compile(r"\\(.)|&#(\d+);")
-
-
-def text_cell(text: str) -> str:
-    """`text` as a cell; cell_text reads it back the same."""
-    written = _SPECIAL.sub(_escape, text)
-    lead = len(written) - len(written.lstrip(" "))
-    written = "&#32;" * lead + written[lead:]
-    tail = len(written) - len(written.rstrip(" "))
-    return written[: len(written) - tail] + "&#32;" * tail
-
-
-def _escape(found: re.Match[str]) -> str:
-    character = found[0]
-    return f"\\{character}" if character in "\\|<&" else f"&#{ord(character)};"
-
-
-def cell_text(cell: str) -> str:
-    return _ESCAPED.sub(lambda found: found[1] if found[1] is not None else chr(int(found[2])), cell)
-
-
-def code_cell(text: str) -> str:
-    """An id or a tag name, shown in a fixed-width face; empty stays empty."""
-    return f"`{text}`" if text else ""
-
-
-def cell_code(cell: str) -> str:
-    """The id in a cell, with or without its backticks."""
-    found = _CODE.fullmatch(cell)
-    return found[1].strip() if found else cell_text(cell)
-
-
-def list_cell(texts: Sequence[str]) -> str:
-    return _BREAK.join(code_cell(text) for text in texts)
-
-
-def cell_list(cell: str) -> tuple[str, ...]:
-    return tuple(cell_code(part.strip()) for part in cell.split(_BREAK)) if cell else ()
 
 
 def render_table(name: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
