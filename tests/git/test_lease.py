@@ -98,3 +98,22 @@ def test_leases_hold_at_the_push_url_where_it_differs_from_the_fetch_url(forge: 
     assert "refs/remotes/origin/local" not in forge.work.refs("refs/remotes/origin/local") or (
         forge.work.sha("refs/remotes/origin/local") != forge.origin.sha("local")
     )
+
+
+def test_a_pin_that_vanished_before_the_move_is_made_again_first(forge: Forge) -> None:
+    must(forge, "plan", "--onto", "v0.7.0", "--topic", "empty-mean")
+    must(forge, "start")
+    hook = forge.origin.folder / "hooks" / "update"
+    hook.write_text("#!/bin/sh\ncase $1 in refs/heads/*) exit 1;; esac\n")
+    hook.chmod(0o755)
+    before = forge.origin.branches()
+    must(forge, "publish", code=6)
+    assert forge.origin.branches() == before
+    pinned = forge.origin.tags()
+    for ref in pinned:
+        if "/archive/" in ref:
+            forge.origin.git("update-ref", "-d", ref)
+    hook.unlink()
+    must(forge, "publish")
+    assert forge.origin.tags() == pinned
+    assert forge.origin.branches() != before

@@ -24,30 +24,34 @@ def publish(git: Git, runs: Runs, run: Run) -> None:
     Errors: remote-moved where a lease is lost; refused where a tag's name is taken or the server cannot push
     atomically; git-failed where the server declines. The run stays in progress after each of them.
     """
-    plan = run.plan
-    url = server_of(git, plan)
+    url = server_of(git, run.plan)
     moves = final_moves(run)
     if not run.has_done("move"):
         require_leases(git, url, moves)
-    if not run.has_done("pin"):
-        run.write("pin", done=False)
-        tags = make_tags(git, plan.archive, plan.identity, message=_tag_message(plan))
-        run.write("pin")
-    else:
-        tags = make_tags(git, plan.archive, plan.identity, message=_tag_message(plan))
-    if not run.has_done("archive"):
-        run.write("archive", done=False)
-        push_tags(git, url, tags)
-        require_pinned(git, url, plan.archive)
-        run.write("archive", paths=tuple(tag.name for tag in plan.archive))
-    if not run.has_done("move"):
+        _pin(git, run, url)
         run.write("move", done=False)
         move_branches(git, url, moves)
         run.write("move")
-    finish(git, runs, run, url, moves)
+    _finish(git, runs, run, url, moves)
 
 
-def finish(git: Git, runs: Runs, run: Run, url: str, moves: Sequence[Move]) -> None:
+def _pin(git: Git, run: Run, url: str) -> None:
+    """Every old tip pinned on the server, seen there just now, also where an earlier try had pinned them."""
+    plan = run.plan
+    if not run.has_done("pin"):
+        run.write("pin", done=False)
+    tags = make_tags(git, plan.archive, plan.identity, message=_tag_message(plan))
+    if not run.has_done("pin"):
+        run.write("pin")
+    if not run.has_done("archive"):
+        run.write("archive", done=False)
+    push_tags(git, url, tags)
+    require_pinned(git, url, plan.archive)
+    if not run.has_done("archive"):
+        run.write("archive", paths=tuple(tag.name for tag in plan.archive))
+
+
+def _finish(git: Git, runs: Runs, run: Run, url: str, moves: Sequence[Move]) -> None:
     """What follows the atomic move: the mirror, this clone's own branches, the end. Safe to repeat."""
     if run.plan.release_tag and not run.has_done("release tag"):
         run.write("release tag", done=False, reason=run.plan.release_tag)
