@@ -103,19 +103,20 @@ def test_other_test_commands_are_read_by_what_they_print(
 
 
 def test_a_fix_of_several_commits_and_odd_names_is_taken_back_whole(bare_forge: Forge) -> None:
-    odd = "tests/test_odd näme.py"
+    odd, data = "tests/test_odd näme.py", "tests/data/expected.json"
     test = (
         "import pathlib\n\n\ndef test_it():\n"
         "    assert pathlib.Path('data set/ü.txt').exists()\n    assert open('tally/two').read() == 'b'\n"
     )
     bare_forge.add_topic(
         "odd",
-        ("One", {"data set/ü.txt": b"\x00\xff\x00", "tally/two": "a", odd: test}),
+        ("One", {"data set/ü.txt": b"\x00\xff\x00", "tally/two": "a", odd: test, data: "{}"}),
         ("Two", {"tally/two": "b"}),
     )
     run = prove(bare_forge, "odd", expect=0)
     assert run.json["fix_files"] == ["data set/ü.txt", "tally/two"]
-    assert run.json["test_files"] == [odd]
+    assert run.json["test_files"] == [data, odd]
+    assert data not in run.json["command"]
 
 
 def test_a_fix_under_later_changes_of_the_same_lines_cannot_be_taken_back_alone(forge: Forge) -> None:

@@ -6,6 +6,7 @@ command runs in both. The user's checkout is not involved.
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 import tempfile
@@ -120,6 +121,10 @@ def prove(
     )
 
 
+# Among a topic's test files, those that a runner takes; the others are data and helpers that they use.
+_TEST_NAME = re.compile(r"(?:test_.*|.*_test|.*Tests?|.*[.](?:test|spec))[.][^.]+")
+
+
 def _excluded(tests: Sequence[str]) -> list[str]:
     return [f":(exclude,glob){pattern}" for pattern in tests]
 
@@ -143,7 +148,8 @@ def _command(
             f"{', '.join(settings.prove.tests)})",
             f"tools/recut prove {subject.name} --test 'COMMAND'",
         )
-    quoted = " ".join(shlex.quote(path) for path in present)
+    runnable = [path for path in present if _TEST_NAME.fullmatch(path.rpartition("/")[2])] or present
+    quoted = " ".join(shlex.quote(path) for path in runnable)
     return template.replace("{tests}", quoted).replace("{python}", shlex.quote(sys.executable))
 
 
