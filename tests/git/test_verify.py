@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
+from patchstack.audit import CHECKS
 from patchstack.audit import verify as audit_stack
 from patchstack.errors import EXIT_CODES
 from patchstack.git import open_git
@@ -236,3 +239,10 @@ def test_a_topic_unknown_to_the_record_is_a_note(forge: Forge) -> None:
     rewrite(forge, topics=(TopicRow(topic="empty-mean", new=forge.work.sha("topic/empty-mean")),))
     run = forge.recut("verify", "--json")
     assert "zero-size is not in the record yet" in run.out
+
+
+def test_the_manual_lists_every_check() -> None:
+    manual = (Path(__file__).resolve().parents[2] / "docs" / "patch-stack.md").read_text()
+    table = manual.partition("## Review")[2].partition("\n## ")[0]
+    listed = [row.split(" | ")[0].removeprefix("| ") for row in table.split("\n") if row.startswith("| ")]
+    assert listed == ["check", *CHECKS]

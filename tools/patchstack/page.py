@@ -58,7 +58,7 @@ Every patch that a re-cut dropped, and the upstream commit that replaces it.
 
 ## Evidence
 
-What was built from which commit.
+What was built from which commit. Rows are the maintainer's to add; `tools/recut record` keeps them.
 
 {evidence}
 """
