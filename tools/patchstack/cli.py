@@ -7,12 +7,11 @@ broad except, and the only one that turns an outcome into an exit code.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import typer
 
-from . import cli_checks, cli_runs, cli_settings
 from .desk import Desk, print_error
 from .errors import EXIT_CODES, BugError, InputError, Outcome, RecutError
 from .journal import Observer, ignore_entries
@@ -33,15 +32,26 @@ def build_app(args: Sequence[str]) -> typer.Typer:
         rich_markup_mode=None,
         add_help_option=wants_help,
     )
-    cli_settings.register(app)
-    cli_runs.register(app)
-    cli_checks.register(app)
+    for register in _registers(args[0]):
+        register(app)
     named = [command for command in app.registered_commands if command.name == args[0]]
     for command in named or app.registered_commands:
         command.add_help_option = wants_help
     app.registered_commands = named or app.registered_commands
     app.callback()(_recut)
     return app
+
+
+def _registers(command: str) -> list[Callable[[typer.Typer], None]]:
+    """What sets the commands up. Where one stands alone, nothing is imported for the others."""
+    if command in ("status", "log"):
+        from . import cli_status
+
+        return [cli_status.register]
+    from . import cli_checks, cli_pins, cli_runs, cli_settings, cli_status
+
+    modules = (cli_settings, cli_status, cli_runs, cli_pins, cli_checks)
+    return [module.register for module in modules]
 
 
 def _recut() -> None:

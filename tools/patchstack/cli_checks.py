@@ -6,10 +6,9 @@ from typing import Annotated, Optional
 
 import typer
 
+from .cli_options import Json
 from .desk import Desk
 from .errors import Outcome, StateError
-
-Json = Annotated[bool, typer.Option("--json", help="Answer as JSON, for scripts (docs/recut-json.md).")]
 
 
 def register(app: typer.Typer) -> None:

@@ -1,5 +1,4 @@
-"""The commands that plan, run and take back: plan, start, continue, skip, abort, undo, publish, land,
-integrate, archive, release, status, log."""
+"""The commands that plan, run and take back: plan, start, continue, skip, abort, publish, undo, land."""
 
 from __future__ import annotations
 
@@ -11,34 +10,22 @@ import typer
 
 from . import plan as planned
 from . import show
-from .cli_checks import require_verified
+from .cli_options import DryRun, Json
 from .conflict import take_resolution
 from .desk import Desk
 from .errors import Outcome, refused, usage
-from .integrate import SCHEMA as INTEGRATE_SCHEMA
-from .integrate import integrate
 from .journal import Run, final_moves
 from .plan import Plan
 from .planning import plan_land, plan_recut
 from .publish import publish, server_of
-from .release import plan_release
-from .remote import fetch_commit, push_url, read_refs
+from .remote import read_refs
 from .replay import abort, replay, skip, start
-from .report import LOG_SCHEMA, RUN_SCHEMA, Log, report_run
-from .scan import SCHEMA as ARCHIVE_SCHEMA
-from .scan import Scan, Tip, plan_archive, scan
-from .stack import Sha, archive_label, branch_ref, is_sha
-from .status import SCHEMA as STATUS_SCHEMA
-from .status import read_status
+from .report import RUN_SCHEMA, report_run
 from .undo import last_published, plan_undo
-
-Json = Annotated[bool, typer.Option("--json", help="Answer as JSON, for scripts (docs/recut-json.md).")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the app."""
-    app.command("status")(_status)
     app.command("plan")(_plan)
     app.command("start")(_start)
     app.command("continue")(_continue)
@@ -47,10 +34,6 @@ def register(app: typer.Typer) -> None:
     app.command("undo")(_undo)
     app.command("publish")(_publish)
     app.command("land")(_land)
-    app.command("integrate")(_integrate)
-    app.command("archive")(_archive)
-    app.command("release")(_release)
-    app.command("log")(_log)
 
 
 def _plan(
@@ -130,7 +113,7 @@ def _carry_on(desk: Desk, run: Run, *, as_json: bool) -> Outcome:
     return _report(desk, run, as_json=as_json)
 
 
-def _begin(desk: Desk, plan: Plan, *, dry_run: bool, as_json: bool) -> Outcome:
+def begin(desk: Desk, plan: Plan, *, dry_run: bool, as_json: bool) -> Outcome:
     """Begin a run that publishes itself, or only show it."""
     if dry_run:
         if as_json:
@@ -207,7 +190,7 @@ def _undo(context: typer.Context, dry_run: DryRun = False, as_json: Json = False
         desk.runs.require_none()
         last = last_published(desk.runs)
         plan = plan_undo(desk.git, last, desk.git.identity())
-        return _begin(desk, plan, dry_run=dry_run, as_json=as_json)
+        return begin(desk, plan, dry_run=dry_run, as_json=as_json)
 
 
 def _finish_moved(desk: Desk, run: Run) -> None:
@@ -234,107 +217,7 @@ def _land(
     with desk.runs.lock():
         desk.runs.require_none()
         plan = plan_land(desk.git, desk.settings, topic)
-        return _begin(desk, plan, dry_run=dry_run, as_json=as_json)
-
-
-def _integrate(context: typer.Context, as_json: Json = False) -> Outcome:
-    """Make one commit that joins local and all open topics, for test builds."""
-    desk: Desk = context.obj
-    made = integrate(desk.git, desk.settings)
-    return desk.answer(
-        made,
-        schema=INTEGRATE_SCHEMA,
-        as_json=as_json,
-        show=lambda paper: show.show_integration(paper, made),
-    )
-
-
-def _archive(
-    context: typer.Context,
-    ref: Annotated[
-        Optional[str], typer.Argument(help="A branch or commit to pin.", show_default=False)
-    ] = None,
-    label: Annotated[
-        str, typer.Option("--label", help="archive/<label>-<7 hex>; by default the branch.")
-    ] = "",
-    scan_: Annotated[
-        bool, typer.Option("--scan", help="Find and pin every tip that nothing reaches.")
-    ] = False,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-) -> Outcome:
-    """Pin commits with annotated tags on the server, read back."""
-    desk: Desk = context.obj
-    if scan_ == (ref is not None):
-        raise usage("say what to pin: a REF, or --scan", "tools/recut archive --scan --dry-run")
-    with desk.runs.lock():
-        found = scan(desk.git, desk.settings, desk.runs) if ref is None else _named(desk, ref, label)
-        if found.unpinned and not dry_run:
-            desk.runs.require_none()
-            url = push_url(desk.git, desk.settings.fork.remote)
-            plan = plan_archive(desk.settings, url, desk.git.identity(), found.tags)
-            run = desk.runs.begin(plan)
-            replay(desk.git, desk.settings, run)
-            publish(desk.git, desk.runs, run)
-    return desk.answer(
-        found,
-        schema=ARCHIVE_SCHEMA,
-        as_json=as_json,
-        show=lambda paper: show.show_scan(paper, found, pinned=not dry_run),
-        outcome=Outcome.CHECK_FAILED if found.lost else Outcome.DONE,
-    )
-
-
-def _named(desk: Desk, ref: str, label: str) -> Scan:
-    """The one tip that the user names: the server's branch, or a commit of this clone."""
-    git = desk.git
-    url = push_url(git, desk.settings.fork.remote)
-    there = read_refs(git, url, branch_ref(ref)).get(branch_ref(ref))
-    commit = there.object if there else git.resolve(ref)
-    wanted = commit or (Sha(ref) if is_sha(ref) else None)
-    if wanted is None or not fetch_commit(git, url, wanted):
-        raise refused(f"{ref!r} is neither a branch of the fork nor a commit that can be had", "git fetch")
-    if not label and there is None:
-        raise usage("a commit without a branch needs a label", f"tools/recut archive {ref} --label LABEL")
-    tip = Tip(commit=wanted, label=archive_label(label or ref), source="the command line")
-    return Scan(unpinned=(tip,), lost=(), n_seen=1)
-
-
-def _release(
-    context: typer.Context,
-    devel: Annotated[bool, typer.Option("--devel", help="Tag the base, without local patches.")] = False,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-) -> Outcome:
-    """Tag the next release, numbered after the tags on the server, in a push of its own."""
-    desk: Desk = context.obj
-    with desk.runs.lock():
-        desk.runs.require_none()
-        plan = plan_release(desk.git, desk.settings, devel=devel)
-        if not devel:
-            require_verified(desk)
-        return _begin(desk, plan, dry_run=dry_run, as_json=as_json)
-
-
-def _status(context: typer.Context, as_json: Json = False) -> Outcome:
-    """Where the stack stands, as this clone knows it."""
-    desk: Desk = context.obj
-    status = read_status(desk.git, desk.settings, desk.runs)
-    return desk.answer(
-        status, schema=STATUS_SCHEMA, as_json=as_json, show=lambda paper: show.show_status(paper, status)
-    )
-
-
-def _log(context: typer.Context, as_json: Json = False) -> Outcome:
-    """Every run, tag and move of this clone, from the journals."""
-    desk: Desk = context.obj
-    runs = desk.runs.all()
-    return desk.answer(
-        Log(runs=tuple(map(report_run, runs))),
-        schema=LOG_SCHEMA,
-        as_json=as_json,
-        show=lambda paper: show.show_log(paper, runs),
-    )
+        return begin(desk, plan, dry_run=dry_run, as_json=as_json)
 
 
 def _report(desk: Desk, run: Run, *, as_json: bool) -> Outcome:

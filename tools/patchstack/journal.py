@@ -239,11 +239,11 @@ class Runs:
             text = (self.folder / "plan.json").read_bytes()
         except FileNotFoundError:
             return None
-        return planned.decode(text, source=str(self.folder / "plan.json"))
+        return planned.decode_own(text, source=str(self.folder / "plan.json"))
 
     def _read(self, folder: Path) -> Run | None:
         try:
-            plan = planned.decode((folder / "plan.json").read_bytes(), source=str(folder / "plan.json"))
+            plan = planned.decode_own((folder / "plan.json").read_bytes(), source=str(folder / "plan.json"))
         except FileNotFoundError:
             return None
         return Run(folder, plan, read_entries(folder / "journal.jsonl"), self._observer)

@@ -134,13 +134,21 @@ def encode(plan: Plan) -> bytes:
 
 
 def decode(text: bytes, *, source: str) -> Plan:
-    """Errors: usage where it is no plan of this tool, or its content was edited."""
+    """The plan in a file that somebody hands in. Errors: usage where it is none, or was edited."""
+    plan = decode_own(text, source=source)
+    if with_id(plan).id != plan.id:
+        raise usage(f"{source} was changed after planning, or made by another version: its id does not match")
+    return plan
+
+
+def decode_own(text: bytes, *, source: str) -> Plan:
+    """A plan that this tool put away, perhaps in an earlier version. Errors: usage where it is none."""
     try:
         plan = msgspec.json.decode(text, type=Plan)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise usage(f"{source} is not a plan: {error}", "tools/recut plan --onto REF -o plan.json") from error
-    if plan.schema != SCHEMA or with_id(plan).id != plan.id:
-        raise usage(f"{source} was changed after planning, or is of another schema: its id does not match")
+    if plan.schema != SCHEMA:
+        raise usage(f"{source} is of the schema {plan.schema}, this tool reads {SCHEMA}")
     return plan
 
 

@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .integrate import Integration
 from .journal import Run, final_moves, ways_on
-from .plan import BranchPlan, PatchPlan, Plan
-from .scan import Scan
 from .stack import CommitKind, PatchClass, TopicRow, TopicState
-from .status import Status
 
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from .integrate import Integration
     from .paper import Paper
+    from .plan import BranchPlan, PatchPlan, Plan
+    from .scan import Scan
+    from .status import Status
 
 STYLES = {
     PatchClass.UNTOUCHED: "green",

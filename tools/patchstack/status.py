@@ -86,7 +86,7 @@ def read_status(git: Git, settings: Settings, runs: Runs) -> Status:
         n_carried=sum(_is_carried(commits[c], changes[c], settings) for c in local_own),
         upstream=upstream,
         n_behind=n_behind,
-        topics=_topics(settings, tips, own, changes, drifted, landed, runs.last_plan(), recorded),
+        topics=_topics(settings, tips, own, changes, drifted, landed, _last_plan(runs), recorded),
         unpinned=tuple(unpinned_here(git, settings)),
         next_release=next_local_release(release, git.refs("refs/tags/")) if release else "",
         run=RunStatus(
@@ -99,6 +99,14 @@ def read_status(git: Git, settings: Settings, runs: Runs) -> Status:
         if run
         else None,
     )
+
+
+def _last_plan(runs: Runs) -> Plan | None:
+    """The last plan; one that cannot be read is no reason for status to say nothing."""
+    try:
+        return runs.last_plan()
+    except RecutError:
+        return None
 
 
 def _tips(git: Git, settings: Settings) -> tuple[Sha, Sha, dict[str, Sha]]:
