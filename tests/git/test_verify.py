@@ -191,12 +191,18 @@ def test_release_tags_must_say_what_they_are(forge: Forge) -> None:
     forge.origin.tag("v0.6.0-local01", local, message="good")
     forge.origin.tag("v0.6.0.20260801", base, message="good")
     forge.origin.tag("nightly", local)
+    for side in (forge.upstream, forge.origin):
+        side.git("fetch", "-q", str(forge.work.folder), base)
+        side.tag("v1-legacy", base)
     assert verify(forge, expect=0) == {}
     forge.origin.tag("v0.7.0-local01", local, message="wrong base")
     forge.origin.tag("v0.6.0-local02", local)
     forge.origin.tag("v0.6.0.20260801-local01", local, message="mixed")
     forge.origin.tag("v0.6.0.20260802", local, message="devel with patches")
+    forge.origin.tag("v9.9", base, message="not upstream's")
     problem = verify(forge)["tags"]
+    assert "'v9.9' is no release of this fork" in problem
+    assert "v1-legacy" not in problem
     assert "v0.7.0-local01 says v0.7.0, but" in problem
     assert "v0.6.0-local02 is a lightweight tag" in problem
     assert "'v0.6.0.20260801-local01' mixes a devel date with local patches" in problem

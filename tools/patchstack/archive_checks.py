@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from .errors import RecutError
 from .exhibits import Exhibits
 from .finding import NO_RECORD, Finding, found, not_checked
@@ -145,6 +147,9 @@ def _range_diff(exhibits: Exhibits, base: Sha, old: Sha, new: Sha) -> str:
     return exhibits.git.text("range-diff", "--no-color", f"{base}..{old}", f"{base}..{new}")
 
 
+_DATED = re.compile(r"\.(?:19|20)\d{6}$")
+
+
 def release_tags(exhibits: Exhibits) -> Finding:
     """Tags that look like releases of this fork: the grammar, annotated, on the base that the name says."""
     problems: list[str] = []
@@ -170,7 +175,10 @@ def release_tags(exhibits: Exhibits) -> Finding:
 
 
 def _claims_to_be_ours(exhibits: Exhibits, name: str) -> bool:
-    """Release-like, and not simply one of upstream's own tags."""
-    if name in exhibits.releases:
-        return False
-    return "-local" in name or "-devel" in name or (name.startswith("v") and name[1:2].isdigit())
+    """`-local` or `-devel` says so; another version says so if upstream has no such tag."""
+    if "-local" in name or "-devel" in name:
+        return True
+    known = exhibits.upstream_tags
+    if known is None:
+        return _DATED.search(name) is not None
+    return name not in known and re.match(r"v\d", name) is not None

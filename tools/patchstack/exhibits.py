@@ -22,6 +22,7 @@ class Exhibits:
     """The refs as one side shows them, and the record on local there.
 
     source: the server's URL, or "this clone". `upstream_head` None: offline, and never fetched.
+    upstream_tags: names of all of upstream's tags; None offline, where a clone cannot tell whose a tag is.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Exhibits:
         tags: dict[str, RemoteRef],
         releases: dict[str, Sha],
         upstream_head: Sha | None,
+        upstream_tags: frozenset[str] | None,
     ) -> None:
         self.git = git
         self.settings = settings
@@ -41,6 +43,7 @@ class Exhibits:
         self.tags = tags
         self.releases = releases
         self.upstream_head = upstream_head
+        self.upstream_tags = upstream_tags
         self.branches = {
             ref.removeprefix("refs/heads/"): value.object for ref, value in sorted(heads.items())
         }
@@ -146,6 +149,7 @@ def _from_servers(git: Git, settings: Settings) -> Exhibits:
         tags=servers.tags,
         releases=servers.releases,
         upstream_head=servers.upstream_head,
+        upstream_tags=frozenset(ref.removeprefix("refs/tags/") for ref in servers.release_refs),
     )
 
 
@@ -166,6 +170,7 @@ def _from_clone(git: Git, settings: Settings) -> Exhibits:
         tags=tags,
         releases={name: commit for name, commit in names.items() if upstream.is_release(name)},
         upstream_head=git.refs(tracking).get(tracking),
+        upstream_tags=None,
     )
 
 
