@@ -146,6 +146,9 @@ def test_a_resolution_is_checked_before_it_is_taken(forge: Forge) -> None:
     resolve(worktree, {"tally/batch.py": marked}, forge.environ)
     assert "conflict markers are still in tally/batch.py" in must(forge, "continue", code=3).out
     resolve(worktree, {"tally/batch.py": ZERO_SIZE_RESOLVED}, forge.environ)
+    (worktree / "more.py").write_text("x = 1\n")
+    assert "new, neither added nor deleted: more.py" in must(forge, "continue", code=3).out
+    (worktree / "more.py").unlink()
     (worktree / "tally/words.py").write_text("not added\n")
     assert "changed, but not added: tally/words.py" in must(forge, "continue", code=3).out
     forge.work.git("-C", str(worktree), "checkout", "-q", "--", "tally/words.py")

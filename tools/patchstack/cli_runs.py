@@ -162,7 +162,7 @@ def _abort(context: typer.Context, as_json: Json = False) -> Outcome:
         return _report(desk, run, as_json=as_json)
 
 
-def _publish(context: typer.Context, as_json: Json = False) -> Outcome:
+def _publish(context: typer.Context, dry_run: DryRun = False, as_json: Json = False) -> Outcome:
     """Pin the old tips on the server, read them back, then move all branches in one atomic push."""
     desk: Desk = context.obj
     with desk.runs.lock():
@@ -174,6 +174,8 @@ def _publish(context: typer.Context, as_json: Json = False) -> Outcome:
             raise refused("there is no run to publish", "tools/recut plan --onto REF", "tools/recut start")
         if not run.has_done("ready"):
             raise refused(f"run {run.id} is not ready to publish: {run.phase}", "tools/recut continue")
+        if dry_run:
+            return _report(desk, run, as_json=as_json)
         if not run.outcome:
             publish(desk.git, desk.runs, run)
         desk.runs.end(run, run.outcome)

@@ -88,12 +88,9 @@ def take_resolution(git: Git, run: Run) -> None:
     left = unmerged(git, run)
     if left:
         raise conflict(git, run, *(f"not resolved yet: {path}" for path in left))
-    if git.run("diff-files", "--quiet", "--ignore-submodules", at=run.worktree, ok=(0, 1)).code:
-        git.run("update-index", "-q", "--refresh", at=run.worktree, ok=(0, 1))
-    changed = git.run("diff-files", "--name-only", "-z", at=run.worktree).out.split(b"\0")
-    if any(changed):
-        names = [path.decode(errors="replace") for path in changed if path]
-        raise conflict(git, run, *(f"changed, but not added: {name}" for name in names))
+    loose = _loose(git, run)
+    if loose:
+        raise conflict(git, run, *loose)
     tree, message = _resolution(git, run, patch, tip)
     if tree == tip.tree and not _is_empty(git, patch):
         raise conflict(git, run, "the resolution leaves nothing of the patch; say so with skip")
@@ -109,6 +106,17 @@ def take_resolution(git: Git, run: Run) -> None:
         "rerere", at=run.worktree, ok=range(256)
     )  # remembers the resolution, if the user wants that at all
     remove_worktree(git, run.worktree)
+
+
+def _loose(git: Git, run: Run) -> list[str]:
+    """What the scratch worktree has and its index has not; it would be lost with the worktree."""
+    git.run("update-index", "-q", "--refresh", at=run.worktree, ok=(0, 1))
+    changed = git.run("diff-files", "--name-only", "-z", at=run.worktree).out.split(b"\0")
+    new = git.run("ls-files", "--others", "--exclude-standard", "-z", at=run.worktree).out.split(b"\0")
+    found = [f"changed, but not added: {path.decode(errors='replace')}" for path in changed if path]
+    return found + [
+        f"new, neither added nor deleted: {path.decode(errors='replace')}" for path in new if path
+    ]
 
 
 def _resolution(git: Git, run: Run, patch: Commit, tip: Commit) -> tuple[Sha, bytes]:

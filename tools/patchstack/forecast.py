@@ -57,6 +57,9 @@ class Replay(Value, frozen=True, kw_only=True):
     stopped: PatchPlan | None = None
 
 
+WITHDRAWN = "withdrawn: "
+"""How the note of a patch begins that a person gave up; the reason follows."""
+
 Watcher = Callable[[str], None]
 """Told the branch of each patch that is about to be replayed; the cli shows progress with it."""
 
@@ -170,7 +173,7 @@ def _branch_plan(job: Job, plans: Sequence[PatchPlan], new: Sha | None) -> Branc
 
 def _dropped(git: Git, plan: PatchPlan, decision: Decision) -> PatchPlan:
     if decision.upstream is None:
-        return _change(plan, fate=PatchClass.SUPERSEDED, note=f"withdrawn: {decision.reason}")
+        return _change(plan, fate=PatchClass.SUPERSEDED, note=f"{WITHDRAWN}{decision.reason}")
     subject = git.commits([decision.upstream])[0].subject
     return _change(
         plan, fate=PatchClass.SUPERSEDED, upstream=decision.upstream, upstream_subject=subject,

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 import msgspec
 
 from .conflict import stop
-from .errors import Outcome, StateError, refused
-from .forecast import Job, Replay, Watcher, ignore_patches, replay_branch
+from .errors import BugError, Outcome, StateError, refused, usage
+from .facts import first_parents
+from .forecast import WITHDRAWN, Job, Replay, Watcher, ignore_patches, replay_branch
 from .git import Git
 from .journal import Run, Runs
 from .own_refs import drop_refs
@@ -33,6 +34,8 @@ def start(git: Git, settings: Settings, runs: Runs, given: Plan, *, watch: Watch
     Errors: remote-moved or refused where a plan made now differs; conflict where it stops.
     """
     runs.require_none()
+    if given.kind not in ("recut", "land"):
+        raise usage(f"a plan to {given.kind} is not started", f"tools/recut {given.kind}")
     if given.kind == "land":
         now = plan_land(
             git, settings, given.topic, identity=given.identity, upstream_head=given.upstream_head
@@ -77,6 +80,7 @@ def replay(git: Git, settings: Settings, run: Run) -> None:
     if run.has_done("ready"):
         return
     branches: list[BranchPlan] = []
+    tips: list[Sha] = []
     for branch in plan.branches:
         result = _replayed(git, settings, run, branch)
         if result.stopped:
@@ -85,11 +89,32 @@ def replay(git: Git, settings: Settings, run: Run) -> None:
         tip = result.tip.commit
         if branch is plan.branches[-1] and plan.writes_record:
             tip = plan.record_commit or put_record(git, settings, plan, branches).commit
+        tips.append(tip)
         git.keep(f"{run.ref_prefix}heads/{branch.branch}", tip)
         if not run.has_done("branch", branch=branch.branch):
             stays = "" if result.plan.moves else "stays"
             run.write("branch", branch=branch.branch, new=tip, reason=stays)
+    if plan.kind in ("recut", "land"):
+        require_accounted(git, plan, branches, tips)
     run.write("ready")
+
+
+def require_accounted(git: Git, plan: Plan, branches: Sequence[BranchPlan], tips: Sequence[Sha]) -> None:
+    """Commits in are commits out and drops, and every drop says why. Counted anew, from what git has.
+
+    Errors: bug.
+    """
+    graph = git.graph(tips, without=[branch.onto for branch in branches])
+    for branch, tip in zip(branches, tips, strict=True):
+        dropped = [patch for patch in branch.patches if patch.new is None]
+        n_records = int(plan.writes_record and branch is branches[-1])
+        n_out = len(first_parents(graph, tip)[1]) - n_records
+        unexplained = [p for p in dropped if p.upstream is None and not p.note.startswith(WITHDRAWN)]
+        if n_out + len(dropped) != len(branch.patches) or unexplained:
+            raise BugError(
+                f"{branch.branch}: {len(branch.patches)} patches went in, {n_out} came out, "
+                f"{len(dropped)} were dropped, {len(unexplained)} of them without a reason"
+            )
 
 
 def _replayed(git: Git, settings: Settings, run: Run, branch: BranchPlan) -> Replay:
