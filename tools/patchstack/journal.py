@@ -277,6 +277,14 @@ def ways_on(run: Run) -> list[str]:
     """The commands that are open to a person now."""
     if run.phase == "ready":
         return ["tools/recut publish", "tools/recut abort"]
+    if run.phase == "stopped":
+        return [
+            f"cd {run.worktree}   # resolve, then: git add FILE...",
+            "tools/recut continue",
+            "tools/recut skip --superseded-by SHA",
+            'tools/recut skip --withdraw "REASON"',
+            "tools/recut abort",
+        ]
     if run.phase == "moved":
         return ["tools/recut continue", "tools/recut undo"]
     return ["tools/recut continue", "tools/recut abort"]
