@@ -1,6 +1,8 @@
 # make serve   set everything up and serve a real small model on 127.0.0.1:8080
 # make test    set up and pass the tests
 # make setup   .venv with .venv/bin/mlxcel     make check   lint, types, layering
+# make bench   our served rate beside mlx_lm.server's    make bench-recut   tools/recut on a large repository
+# make demo-recut   the patch-stack tool in two minutes of reading
 # make lock    resolve the development dependencies again
 # Overrides:   make serve MODEL=dir PORT=n ARGS='--no-batch'   PYTHON=python3.12
 MODEL ?= build/models/SmolLM2-135M-Instruct
@@ -9,7 +11,7 @@ ARGS ?=
 TESTS ?= tests
 bin := .venv/bin
 
-.PHONY: serve test check setup setup-model lock bench clean
+.PHONY: serve test check setup setup-model lock bench bench-recut demo-recut clean
 .DEFAULT_GOAL := test
 
 setup:
@@ -29,13 +31,19 @@ check: setup
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
 	$(bin)/mypy
-	$(bin)/lint-imports
+	PYTHONPATH=tools $(bin)/lint-imports
 
 test: check setup-model
-	$(bin)/python -m pytest $(TESTS)
+	$(bin)/python -m pytest -n 2 --dist loadfile $(TESTS)
 
 bench: setup
-	$(bin)/python bench/served_rate.py
+	$(bin)/python -m bench.served_rate
+
+bench-recut: setup
+	$(bin)/python bench/recut_speed.py
+
+demo-recut: setup
+	@tools/demo-recut
 
 lock:
 	$(bin)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.10 --generate-hashes --no-header --upgrade -o requirements-dev.lock

@@ -147,9 +147,7 @@ def build(forge: Forge, *, n_commits: int, n_topics: int, n_patches: int) -> Non
     forge.work.git("fast-import", "--quiet", stdin=topics)
     settings = RECUT_TOML.replace('names = ["arrays"]', "names = []")
     plain = forge.work.commit("local", "Say what this fork follows", {"recut.toml": settings}, start=base)
-    rows = tuple(
-        TopicRow(topic=f"t{topic:03}", new=forge.work.sha(f"topic/t{topic:03}")) for topic in range(n_topics)
-    )
+    rows = tuple(TopicRow(topic=f"t{topic:03}", new=forge.work.sha(f"topic/t{topic:03}")) for topic in range(n_topics))
     carried = (CarriedRow(commit=plain, kind=CommitKind.PLAIN, subject="Say what this fork follows"),)
     record = Record(base=base, describe="v1.0.0", base_date="2026-01-05", topics=rows, carried=carried)
     forge.work.commit("local", "Record the patch stack", {"UPSTREAM.md": render(record)})

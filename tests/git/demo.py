@@ -26,9 +26,7 @@ WIDTH = 100
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tools/demo-recut", description="tools/recut at work.")
-    parser.add_argument(
-        "--keep", type=Path, metavar="FOLDER", help="leave the repositories in this new folder"
-    )
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave the repositories in this new folder")
     keep: Path | None = parser.parse_args().keep
     if keep:
         if keep.exists():
@@ -124,9 +122,7 @@ def walk(forge: Forge) -> None:
     show_branches(forge)
 
     heading("9. Second thoughts: undo")
-    tell(
-        "The new tips are pinned too, then every branch goes back to where it was. Tags are only ever added."
-    )
+    tell("The new tips are pinned too, then every branch goes back to where it was. Tags are only ever added.")
     run(forge, "undo")
     if forge.origin.branches() != released:
         raise SystemExit("a branch is not back where it was")

@@ -119,9 +119,7 @@ class Repository:
             raise AssertionError(f"git {' '.join(args)} in {self.folder}: {done.stderr.decode()}")
         return done.stdout.decode(errors="surrogateescape").removesuffix("\n")
 
-    def commit(
-        self, branch: str, subject: str, files: Files, *, start: str = "", author: str = FORK_AUTHOR
-    ) -> Sha:
+    def commit(self, branch: str, subject: str, files: Files, *, start: str = "", author: str = FORK_AUTHOR) -> Sha:
         """A commit on `branch` (made at `start`, a revision, if it is new); the commit's id."""
         ref = f"refs/heads/{branch}"
         stamp = f"{author} {self.clock.tick()} +0000"
@@ -412,8 +410,7 @@ EMPTY_MEAN: Files = {
         "\n\ndef spread(values):\n    return max(values) - min(values)\n"
     ),
     "tests/test_empty_mean.py": (
-        "from tally.stats import mean\n\n\n"
-        "def test_the_mean_of_nothing_is_zero():\n    assert mean([]) == 0.0\n"
+        "from tally.stats import mean\n\n\ndef test_the_mean_of_nothing_is_zero():\n    assert mean([]) == 0.0\n"
     ),
 }
 
@@ -440,16 +437,14 @@ WORDS_FIXED = "def count(text):\n    return len(text.split())\n"
 STRIP_WORDS: Files = {
     "tally/words.py": WORDS_FIXED,
     "tests/test_strip_words.py": (
-        "from tally.words import count\n\n\n"
-        'def test_spaces_are_not_words():\n    assert count(" a  b ") == 2\n'
+        'from tally.words import count\n\n\ndef test_spaces_are_not_words():\n    assert count(" a  b ") == 2\n'
     ),
 }
 
 CLAMP_LOW: Files = {
     "tally/limits.py": "def clamp(value, low, high):\n    return max(low, min(value, high))\n",
     "tests/test_clamp_low.py": (
-        "from tally.limits import clamp\n\n\n"
-        "def test_clamp_has_a_lower_limit():\n    assert clamp(-1, 0, 9) == 0\n"
+        "from tally.limits import clamp\n\n\ndef test_clamp_has_a_lower_limit():\n    assert clamp(-1, 0, 9) == 0\n"
     ),
 }
 
@@ -477,11 +472,7 @@ UPSTREAM_SINCE: tuple[tuple[str, Files], ...] = (
     ("Clamp at the lower limit too (#42)", CLAMP_LOW),
     (
         "Release 0.7.0",
-        {
-            "pyproject.toml": (
-                '[project]\nname = "tally"\nversion = "0.7.0"\ndependencies = ["arrays>=2.1"]\n'
-            )
-        },
+        {"pyproject.toml": ('[project]\nname = "tally"\nversion = "0.7.0"\ndependencies = ["arrays>=2.1"]\n')},
     ),
 )
 

@@ -54,9 +54,7 @@ def run_forked(folder: Path, environ: Mapping[str, str], *args: str, kill: int =
         )
 
 
-def _child(
-    folder: Path, environ: Mapping[str, str], args: tuple[str, ...], kill: int, out: int, moments: int
-) -> None:
+def _child(folder: Path, environ: Mapping[str, str], args: tuple[str, ...], kill: int, out: int, moments: int) -> None:
     code = 70
     try:
         os.dup2(out, 1)

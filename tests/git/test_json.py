@@ -15,9 +15,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def test_the_schema_in_docs_is_the_programs_own_and_every_form_is_in_the_manual() -> None:
-    assert (DOCS / "recut.schema.json").read_bytes() == encoded(), (
-        "see patchstack/schema.py for how to renew it"
-    )
+    assert (DOCS / "recut.schema.json").read_bytes() == encoded(), "see patchstack/schema.py for how to renew it"
     manual = (DOCS / "recut-json.md").read_text()
     assert set(re.findall(r"`(recut\.\w+/\d+)`", manual)) == set(ANSWERS)
     for outcome, code in EXIT_CODES.items():

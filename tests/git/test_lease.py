@@ -87,9 +87,7 @@ def test_leases_hold_at_the_push_url_where_it_differs_from_the_fetch_url(forge: 
     shutil.copytree(forge.origin.folder, forge.root / "stale.git")
     forge.work.git("remote", "set-url", "origin", str(forge.root / "stale.git"))
     forge.work.git("remote", "set-url", "--push", "origin", str(forge.origin.folder))
-    theirs = forge.push_as_colleague(
-        "topic/strip-words", "And tabs", {"tally/words.py": WORDS_FIXED + "# tabs\n"}
-    )
+    theirs = forge.push_as_colleague("topic/strip-words", "And tabs", {"tally/words.py": WORDS_FIXED + "# tabs\n"})
     must(forge, "plan", "--onto", "v0.7.0", "--topic", "strip-words")
     must(forge, "start")
     must(forge, "publish")

@@ -44,15 +44,11 @@ def test_a_test_that_does_not_discriminate_is_no_proof(bare_forge: Forge) -> Non
 
 NEW_NAME: Files = {
     "tally/text.py": "def shout(text):\n    return text.upper()\n",
-    "tests/test_text.py": (
-        "from tally.text import shout\n\n\ndef test_shout():\n    assert shout('a') == 'A'\n"
-    ),
+    "tests/test_text.py": ("from tally.text import shout\n\n\ndef test_shout():\n    assert shout('a') == 'A'\n"),
 }
 NEW_ATTRIBUTE: Files = {
     "tally/words.py": WORDS_FIXED + "\n\ndef shout(text):\n    return text.upper()\n",
-    "tests/test_text.py": (
-        "from tally import words\n\n\ndef test_shout():\n    assert words.shout('a') == 'A'\n"
-    ),
+    "tests/test_text.py": ("from tally import words\n\n\ndef test_shout():\n    assert words.shout('a') == 'A'\n"),
 }
 
 
@@ -88,9 +84,7 @@ def test_a_fix_that_does_not_work_and_a_missing_fix_are_named(bare_forge: Forge)
         ("python -c 'from tally.limits import clamp; exit(clamp(-1, 0, 9) != 0)'", "not a test failure"),
     ],
 )
-def test_other_test_commands_are_read_by_what_they_print(
-    bare_forge: Forge, command: str, verdict: str
-) -> None:
+def test_other_test_commands_are_read_by_what_they_print(bare_forge: Forge, command: str, verdict: str) -> None:
     check = (
         "import unittest\nfrom tally.limits import clamp\n\n\n"
         "class Clamp(unittest.TestCase):\n    def test_low(self):\n        assert clamp(-1, 0, 9) == 0\n\n\n"

@@ -94,9 +94,7 @@ def test_a_record_reads_back_the_same(record: Record) -> None:
 @settings(max_examples=40, deadline=None)
 @given(records, records)
 def test_only_the_tables_change_when_a_page_is_rendered_again(old: Record, new: Record) -> None:
-    prose = render(old).replace(
-        "## Topics", "## Topics\n\nOur own words: `a|b`, <!-- a comment -->, caf\u00e9."
-    )
+    prose = render(old).replace("## Topics", "## Topics\n\nOur own words: `a|b`, <!-- a comment -->, caf\u00e9.")
     again = render(new, prose)
     assert parse(again) == new
     assert _prose(again) == _prose(prose)
@@ -139,9 +137,7 @@ ONE = Record(
         (("<!-- recut:evidence -->", "<!-- recut:proof -->"), "<!-- /recut:evidence", "has no opening line"),
     ],
 )
-def test_a_hand_edit_gone_wrong_names_its_line_and_the_way_on(
-    change: tuple[str, str], line_of: str, said: str
-) -> None:
+def test_a_hand_edit_gone_wrong_names_its_line_and_the_way_on(change: tuple[str, str], line_of: str, said: str) -> None:
     page = render(ONE).replace(*change)
     with pytest.raises(RecutError) as refusal:
         parse(page)

@@ -152,9 +152,7 @@ def test_a_resolution_is_checked_before_it_is_taken(forge: Forge) -> None:
     (worktree / "tally/words.py").write_text("not added\n")
     assert "changed, but not added: tally/words.py" in must(forge, "continue", code=3).out
     forge.work.git("-C", str(worktree), "checkout", "-q", "--", "tally/words.py")
-    forge.work.git(
-        "-C", str(worktree), "-c", "user.name=Me", "-c", "user.email=me@x", "commit", "-qm", "Mine"
-    )
+    forge.work.git("-C", str(worktree), "-c", "user.name=Me", "-c", "user.email=me@x", "commit", "-qm", "Mine")
     must(forge, "continue")
     must(forge, "publish")
     author, subject = forge.origin.git("log", "-1", "--format=%an|%s", "topic/zero-size").split("|")

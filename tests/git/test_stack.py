@@ -58,9 +58,7 @@ def test_releases_parse_order_and_refuse_the_mixed_form() -> None:
 
 def test_upstream_releases_are_told_from_the_forks_own_and_sorted_as_versions() -> None:
     assert [
-        t
-        for t in ("v1.2", "v1.2rc1", "v1.2-local01", "archive/x-1234567", "v1.2.20260801")
-        if is_upstream_release(t)
+        t for t in ("v1.2", "v1.2rc1", "v1.2-local01", "archive/x-1234567", "v1.2.20260801") if is_upstream_release(t)
     ] == [
         "v1.2",
         "v1.2rc1",
@@ -69,9 +67,7 @@ def test_upstream_releases_are_told_from_the_forks_own_and_sorted_as_versions() 
 
 
 def test_the_next_number_follows_the_highest_whatever_else_is_tagged() -> None:
-    tags = {
-        f"refs/tags/{n}": None for n in ("v1.0-local01", "v1.0-local09", "v2.0-local50", "v1.0", "nonsense")
-    }
+    tags = {f"refs/tags/{n}": None for n in ("v1.0-local01", "v1.0-local09", "v2.0-local50", "v1.0", "nonsense")}
     assert next_local_release("v1.0", tags) == "v1.0-local10"
     assert next_local_release("v3.0", tags) == "v3.0-local01"
 

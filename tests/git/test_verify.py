@@ -114,9 +114,7 @@ def test_a_recorded_archive_tag_that_the_server_lost_fails(forge: Forge) -> None
 
 def test_a_landed_topic_must_be_in_local_and_an_open_one_must_not(forge: Forge) -> None:
     rows = tuple(
-        msgspec.structs.replace(row, state=TopicState.LANDED, old=row.new)
-        if row.topic == "zero-size"
-        else row
+        msgspec.structs.replace(row, state=TopicState.LANDED, old=row.new) if row.topic == "zero-size" else row
         for row in forge.record.topics
     )
     rewrite(forge, topics=rows)

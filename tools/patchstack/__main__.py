@@ -12,9 +12,7 @@ def main() -> None:
         from .cli import run
     except ModuleNotFoundError as error:
         top = Path(__file__).resolve().parents[2]
-        sys.stderr.write(
-            f"recut: this Python has no {error.name}. Nothing has moved.\nNext:\n  make -C {top} setup\n"
-        )
+        sys.stderr.write(f"recut: this Python has no {error.name}. Nothing has moved.\nNext:\n  make -C {top} setup\n")
         sys.exit(2)
     sys.exit(run(sys.argv[1:], environ=os.environ, folder=Path.cwd()))
 

@@ -120,9 +120,7 @@ def _topic_of(exhibits: Exhibits, tag: str) -> str | None:
 
 def _final_tip(exhibits: Exhibits, topic: str, tip: Sha) -> Sha | None:
     """The topic's newest known tip that is cut from the same base as `tip`."""
-    row = (
-        next((row for row in exhibits.record.topics if row.topic == topic), None) if exhibits.record else None
-    )
+    row = next((row for row in exhibits.record.topics if row.topic == topic), None) if exhibits.record else None
     base = exhibits.base_of(tip)
     for final in (exhibits.topics.get(topic), row.old if row else None):
         if final and not exhibits.git.missing([final]) and base and exhibits.base_of(final) == base:

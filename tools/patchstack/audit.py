@@ -76,7 +76,5 @@ def verify(git: Git, settings: Settings, *, remote: bool = True) -> Audit:
     checks = []
     for name, (claim, check) in CHECKS.items():
         found = check(exhibits)
-        checks.append(
-            Check(id=name, claim=claim, status=found.status, details=found.details, reading=found.reading)
-        )
+        checks.append(Check(id=name, claim=claim, status=found.status, details=found.details, reading=found.reading))
     return Audit(source=exhibits.source, local=exhibits.local, checks=tuple(checks))

@@ -63,9 +63,7 @@ def check_record(git: Git, settings: Settings) -> RecordReport:
     listed = page.parse(text, source=settings.record.file).archive if text else ()
     wanted = recomputed(git, facts)
     nameable = [
-        tag
-        for tag in wanted.archive
-        if tag in listed or git.file(tag.commit, settings.record.file) != _encoded(text)
+        tag for tag in wanted.archive if tag in listed or git.file(tag.commit, settings.record.file) != _encoded(text)
     ]
     wanted = msgspec.structs.replace(wanted, archive=tuple(nameable))
     changes = _diff(text, page.render(wanted, text), settings)
@@ -100,9 +98,7 @@ def _encoded(text: str) -> bytes:
 def _file_in_checkout(git: Git, facts: Facts) -> Path:
     settings = facts.settings
     if git.top is None:
-        raise refused(
-            "this repository has no checkout to write the record into", "tools/recut record --check"
-        )
+        raise refused("this repository has no checkout to write the record into", "tools/recut record --check")
     head = git.text("rev-parse", "--verify", "HEAD^{commit}", at=git.top)
     if not git.is_ancestor(facts.local.tip, Sha(head)):
         branch = settings.fork.local
@@ -116,9 +112,7 @@ def _file_in_checkout(git: Git, facts: Facts) -> Path:
 
 def _diff(old: str, new: str, settings: Settings) -> tuple[str, ...]:
     file = settings.record.file
-    lines = difflib.unified_diff(
-        old.split("\n"), new.split("\n"), file, f"{file} (recomputed)", "", "", 0, ""
-    )
+    lines = difflib.unified_diff(old.split("\n"), new.split("\n"), file, f"{file} (recomputed)", "", "", 0, "")
     return tuple(lines)
 
 

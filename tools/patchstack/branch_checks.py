@@ -45,9 +45,7 @@ def old_locals(exhibits: Exhibits) -> Finding:
     for row in record.recuts:
         pinned = [tags[name].commit for name in row.archive_tags if name in tags]
         if row.local_old not in pinned:
-            problems.append(
-                f"no archive tag of the re-cut of {row.date} pins its old local {row.local_old[:12]}"
-            )
+            problems.append(f"no archive tag of the re-cut of {row.date} pins its old local {row.local_old[:12]}")
     for name, commit in _archived_locals(exhibits, record):
         if exhibits.git.missing([commit]):
             problems.append(f"{name}: commit {commit[:12]} is lost")
@@ -112,8 +110,7 @@ def landed(exhibits: Exhibits) -> Finding:
     problems = [
         f"{commit.sha[:12]} ({commit.subject}) landed from {topic}, which the record does not call landed"
         for commit in carried
-        if (topic := landed_topic(commit))
-        and (topic not in rows or rows[topic].state is not TopicState.LANDED)
+        if (topic := landed_topic(commit)) and (topic not in rows or rows[topic].state is not TopicState.LANDED)
     ]
     notes: list[str] = []
     here = set(exhibits.git.patch_ids([commit.sha for commit in carried]).values())

@@ -102,6 +102,4 @@ class Cells(NamedTuple):
         raise self._wrong(at, found, "one of " + ", ".join(str(kind.value) for kind in kinds))
 
     def _wrong(self, at: int, found: str, expected: str) -> RecutError:
-        return refused(
-            f"{self.source} line {self.row.line}: {self.columns[at]!r} is {found!r}, expected {expected}"
-        )
+        return refused(f"{self.source} line {self.row.line}: {self.columns[at]!r} is {found!r}, expected {expected}")

@@ -58,9 +58,7 @@ def _recut() -> None:
     """Keeps one command a subcommand where it is set up alone."""
 
 
-def run(
-    args: Sequence[str], *, environ: Mapping[str, str], folder: Path, observer: Observer = ignore_entries
-) -> int:
+def run(args: Sequence[str], *, environ: Mapping[str, str], folder: Path, observer: Observer = ignore_entries) -> int:
     """Run one command; the exit code (errors.EXIT_CODES).
 
     observer: told of every journal entry, before and after it is on disk.
@@ -74,9 +72,7 @@ def run(
         print_error(error, as_json=as_json)
         return EXIT_CODES[error.outcome]
     except KeyboardInterrupt:
-        sys.stderr.write(
-            "interrupted; if a run was in progress: tools/recut continue, or tools/recut abort\n"
-        )
+        sys.stderr.write("interrupted; if a run was in progress: tools/recut continue, or tools/recut abort\n")
         return 130
     except BrokenPipeError:
         return 141

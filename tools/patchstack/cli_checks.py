@@ -34,9 +34,7 @@ def require_verified(desk: Desk) -> None:
 
 def _verify(
     context: typer.Context,
-    no_remote: Annotated[
-        bool, typer.Option("--no-remote", help="Check this clone's own refs; ask no server.")
-    ] = False,
+    no_remote: Annotated[bool, typer.Option("--no-remote", help="Check this clone's own refs; ask no server.")] = False,
     as_json: Json = False,
 ) -> Outcome:
     """Review what the record and the tags claim, check by check, against the repository itself."""
@@ -56,9 +54,7 @@ def _verify(
 
 def _drift(
     context: typer.Context,
-    topic: Annotated[
-        Optional[list[str]], typer.Option("--topic", help="Only this topic; repeatable.")
-    ] = None,
+    topic: Annotated[Optional[list[str]], typer.Option("--topic", help="Only this topic; repeatable.")] = None,
     as_json: Json = False,
 ) -> Outcome:
     """Say how far upstream has moved, what of that touches a patch, what supersedes one."""
@@ -101,9 +97,7 @@ def _record(
 def _prove(
     context: typer.Context,
     what: Annotated[str, typer.Argument(metavar="TOPIC|REV", help="A topic, or one commit.")],
-    test: Annotated[
-        Optional[str], typer.Option("--test", help="The test command; by default recut.toml's.")
-    ] = None,
+    test: Annotated[Optional[str], typer.Option("--test", help="The test command; by default recut.toml's.")] = None,
     at: Annotated[
         Optional[str], typer.Option("--at", help="Prove a landed topic in this tree (a release tag, say).")
     ] = None,

@@ -32,15 +32,9 @@ def register(app: typer.Typer) -> None:
 
 def _archive(
     context: typer.Context,
-    ref: Annotated[
-        Optional[str], typer.Argument(help="A branch or commit to pin.", show_default=False)
-    ] = None,
-    label: Annotated[
-        str, typer.Option("--label", help="archive/<label>-<7 hex>; by default the branch.")
-    ] = "",
-    scan_: Annotated[
-        bool, typer.Option("--scan", help="Find and pin every tip that nothing reaches.")
-    ] = False,
+    ref: Annotated[Optional[str], typer.Argument(help="A branch or commit to pin.", show_default=False)] = None,
+    label: Annotated[str, typer.Option("--label", help="archive/<label>-<7 hex>; by default the branch.")] = "",
+    scan_: Annotated[bool, typer.Option("--scan", help="Find and pin every tip that nothing reaches.")] = False,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> Outcome:

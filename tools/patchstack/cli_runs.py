@@ -39,9 +39,7 @@ def register(app: typer.Typer) -> None:
 def _plan(
     context: typer.Context,
     onto: Annotated[str, typer.Option("--onto", help="upstream/main, a tag of upstream's, or a commit.")],
-    topic: Annotated[
-        Optional[list[str]], typer.Option("--topic", help="Only this topic; repeatable.")
-    ] = None,
+    topic: Annotated[Optional[list[str]], typer.Option("--topic", help="Only this topic; repeatable.")] = None,
     output: Annotated[Optional[Path], typer.Option("-o", "--output", help="Write the plan here.")] = None,
     as_json: Json = False,
 ) -> Outcome:

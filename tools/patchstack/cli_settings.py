@@ -26,9 +26,7 @@ def init(
     local: Annotated[Optional[str], typer.Option(help="Branch that carries what has landed.")] = None,
     topics: Annotated[Optional[str], typer.Option(help="Prefix of topic branches.")] = None,
     mirror: Annotated[Optional[str], typer.Option(help="The fork's copy of upstream's branch.")] = None,
-    pin: Annotated[
-        Optional[list[str]], typer.Option(help="A dependency the record shows; repeatable.")
-    ] = None,
+    pin: Annotated[Optional[list[str]], typer.Option(help="A dependency the record shows; repeatable.")] = None,
 ) -> Outcome:
     """Write recut.toml, asking on a terminal for what no option says."""
     desk: Desk = context.obj

@@ -44,9 +44,7 @@ def _from_memory(said: str) -> list[str]:
 def unmerged(git: Git, run: Run) -> list[str]:
     """Paths that are still in conflict in the scratch worktree."""
     rows = git.run("ls-files", "--unmerged", "-z", at=run.worktree).out.split(b"\0")
-    return list(
-        dict.fromkeys(row.partition(b"\t")[2].decode(errors="surrogateescape") for row in rows if row)
-    )
+    return list(dict.fromkeys(row.partition(b"\t")[2].decode(errors="surrogateescape") for row in rows if row))
 
 
 def conflict(git: Git, run: Run, *more: str) -> StateError:
@@ -102,9 +100,7 @@ def take_resolution(git: Git, run: Run) -> None:
     new = git.write_commit(rewritten(patch, tree, tip.sha, message))
     git.keep(f"{run.ref_prefix}resolved/{patch.sha}", new)
     run.write("resolved", branch=stopped.branch, patch=patch.sha, new=new)
-    git.run(
-        "rerere", at=run.worktree, ok=range(256)
-    )  # remembers the resolution, if the user wants that at all
+    git.run("rerere", at=run.worktree, ok=range(256))  # remembers the resolution, if the user wants that at all
     remove_worktree(git, run.worktree)
 
 
@@ -114,9 +110,7 @@ def _loose(git: Git, run: Run) -> list[str]:
     changed = git.run("diff-files", "--name-only", "-z", at=run.worktree).out.split(b"\0")
     new = git.run("ls-files", "--others", "--exclude-standard", "-z", at=run.worktree).out.split(b"\0")
     found = [f"changed, but not added: {path.decode(errors='replace')}" for path in changed if path]
-    return found + [
-        f"new, neither added nor deleted: {path.decode(errors='replace')}" for path in new if path
-    ]
+    return found + [f"new, neither added nor deleted: {path.decode(errors='replace')}" for path in new if path]
 
 
 def _resolution(git: Git, run: Run, patch: Commit, tip: Commit) -> tuple[Sha, bytes]:
@@ -127,9 +121,7 @@ def _resolution(git: Git, run: Run, patch: Commit, tip: Commit) -> tuple[Sha, by
         return Sha(git.text("write-tree", at=run.worktree)), original
     (made,) = git.commits([Sha(head)])
     if made.parents != (tip.sha,):
-        raise conflict(
-            git, run, f"the worktree is at {head[:12]}, which is not one commit on top of {tip.sha[:12]}"
-        )
+        raise conflict(git, run, f"the worktree is at {head[:12]}, which is not one commit on top of {tip.sha[:12]}")
     if git.text("write-tree", at=run.worktree) != made.tree:
         raise conflict(git, run, "the worktree has changes that its commit has not")
     return made.tree, made.raw.partition(b"\n\n")[2]

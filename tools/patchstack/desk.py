@@ -26,9 +26,7 @@ from .settings import FILE, Settings, parse_settings
 class Desk:
     """Reads lazily, so that a command pays only for what it uses."""
 
-    def __init__(
-        self, *, environ: Mapping[str, str], folder: Path, observer: Observer = ignore_entries
-    ) -> None:
+    def __init__(self, *, environ: Mapping[str, str], folder: Path, observer: Observer = ignore_entries) -> None:
         self.environ = environ
         self.folder = folder
         self._observer = observer

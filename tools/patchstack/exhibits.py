@@ -44,9 +44,7 @@ class Exhibits:
         self.releases = releases
         self.upstream_head = upstream_head
         self.upstream_tags = upstream_tags
-        self.branches = {
-            ref.removeprefix("refs/heads/"): value.object for ref, value in sorted(heads.items())
-        }
+        self.branches = {ref.removeprefix("refs/heads/"): value.object for ref, value in sorted(heads.items())}
         self.local = self.branches[settings.fork.local]
         self.record_error: RecutError | None = None
 
@@ -79,11 +77,7 @@ class Exhibits:
     def topics(self) -> dict[str, Sha]:
         """Topic -> tip."""
         fork = self.settings.fork
-        return {
-            fork.topic_name(branch): tip
-            for branch, tip in self.branches.items()
-            if branch.startswith(fork.topics)
-        }
+        return {fork.topic_name(branch): tip for branch, tip in self.branches.items() if branch.startswith(fork.topics)}
 
     def base_of(self, commit: Sha) -> Sha | None:
         """The upstream commit that `commit` is cut from: the newest that upstream's branch, as known here,
@@ -180,9 +174,7 @@ def _require_local(settings: Settings, heads: dict[str, RemoteRef], source: str)
 
 
 def _own_tags(git: Git) -> dict[str, RemoteRef]:
-    rows: Sequence[str] = git.lines(
-        "for-each-ref", "--format=%(refname) %(objectname) %(*objectname)", "refs/tags/"
-    )
+    rows: Sequence[str] = git.lines("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)", "refs/tags/")
     found = {}
     for row in rows:
         ref, value, *peeled = row.split(" ")

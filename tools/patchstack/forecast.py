@@ -195,9 +195,7 @@ def _explain(upstream: UpstreamRange, patch: Commit, picked: Picked, plan: Patch
     return _change(plan, fate=PatchClass.CONFLICT, conflicts=picked.conflicts, note=note, **named)
 
 
-def _classified(
-    git: Git, replays: Sequence[Replay], ranges: Sequence[UpstreamRange]
-) -> tuple[BranchPlan, ...]:
+def _classified(git: Git, replays: Sequence[Replay], ranges: Sequence[UpstreamRange]) -> tuple[BranchPlan, ...]:
     """The plans with untouched, adapted and partly superseded told apart, by the patches before and after."""
     moved = {
         patch.patch: replay.made[patch.patch]
@@ -217,9 +215,7 @@ def _classified(
         return _partly(git, plan, before, after, upstream)
 
     return tuple(
-        msgspec.structs.replace(
-            replay.plan, patches=tuple(classify(patch, upstream) for patch in replay.plan.patches)
-        )
+        msgspec.structs.replace(replay.plan, patches=tuple(classify(patch, upstream) for patch in replay.plan.patches))
         for replay, upstream in zip(replays, ranges, strict=True)
     )
 

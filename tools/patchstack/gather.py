@@ -132,9 +132,7 @@ def _topic_branches(servers: Servers, settings: Settings, topics: Sequence[str])
     asked = [settings.fork.topic_branch(name) for name in topics]
     unknown = [name for name in asked if name not in names]
     if unknown:
-        raise refused(
-            [f"the fork has no branch {name!r}" for name in unknown], f"git ls-remote {settings.fork.remote}"
-        )
+        raise refused([f"the fork has no branch {name!r}" for name in unknown], f"git ls-remote {settings.fork.remote}")
     return sorted(set(asked))
 
 

@@ -84,9 +84,7 @@ class Result(NamedTuple):
 def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
     """`environ` without anything that could redirect git, with editors, prompts and pagers disarmed."""
     kept = {
-        name: value
-        for name, value in environ.items()
-        if not name.startswith("GIT_") or _KEPT_VARIABLES.fullmatch(name)
+        name: value for name, value in environ.items() if not name.startswith("GIT_") or _KEPT_VARIABLES.fullmatch(name)
     }
     return kept | {
         "LC_ALL": "C",
@@ -174,9 +172,7 @@ class Git:
         result = Result(process.returncode, out, err.decode(errors="replace").strip())
         if result.code not in ok:
             said = result.err or "(no message)"
-            raise StateError(
-                Outcome.GIT_FAILED, f"git {args[0]} failed with exit {result.code}: {said}", state=state
-            )
+            raise StateError(Outcome.GIT_FAILED, f"git {args[0]} failed with exit {result.code}: {said}", state=state)
         return result
 
     def text(self, *args: str, stdin: bytes = b"", at: Path | None = None) -> str:
@@ -198,9 +194,7 @@ class Git:
         said = os.fsdecode(self.run("var", "GIT_COMMITTER_IDENT", ok=(0, 128)).out).strip()
         found = re.fullmatch(r"(.+) <(.*)> \d+ [+-]\d+", said)
         if not found:
-            raise refused(
-                "git does not know who you are", 'git config user.name "..." && git config user.email "..."'
-            )
+            raise refused("git does not know who you are", 'git config user.name "..." && git config user.email "..."')
         return Identity(name=found[1], email=found[2])
 
     def refs(self, *prefixes: str) -> dict[str, Sha]:
@@ -223,10 +217,7 @@ class Git:
         """Full branch ref -> the worktree where it is checked out (or being rebased)."""
         found: dict[str, Path] = {}
         for block in self.run("worktree", "list", "--porcelain", "-z").out.split(b"\0\0"):
-            fields = {
-                key: value
-                for key, _, value in (os.fsdecode(line).partition(" ") for line in block.split(b"\0"))
-            }
+            fields = {key: value for key, _, value in (os.fsdecode(line).partition(" ") for line in block.split(b"\0"))}
             if "branch" in fields and "worktree" in fields:
                 found[fields["branch"]] = Path(fields["worktree"])
         return found
@@ -234,9 +225,7 @@ class Git:
     def update_refs(self, changes: Mapping[str, tuple[Sha | None, Sha | None]], *, reason: str) -> bool:
         """Set every ref from its old to its new value (None: absent), all or nothing. False: none was set."""
         zero = "0" * self.hash_length
-        script = "".join(
-            f"update {ref}\0{new or zero}\0{old or zero}\0" for ref, (old, new) in changes.items()
-        )
+        script = "".join(f"update {ref}\0{new or zero}\0{old or zero}\0" for ref, (old, new) in changes.items())
         if not script:
             return True
         result = self.run("update-ref", "-m", reason, "--stdin", "-z", stdin=os.fsencode(script), ok=(0, 128))
@@ -303,9 +292,7 @@ class Git:
     def graph(self, tips: Iterable[Sha], *, without: Iterable[Sha]) -> dict[Sha, tuple[Sha, ...]]:
         """Commit -> parents, of everything that the tips reach and `without` does not, in one walk."""
         names = "".join(f"{name}\n" for name in (*tips, *(f"^{tip}" for tip in without)))
-        rows = (
-            row.split(" ") for row in self.lines("rev-list", "--parents", "--stdin", stdin=names.encode())
-        )
+        rows = (row.split(" ") for row in self.lines("rev-list", "--parents", "--stdin", stdin=names.encode()))
         return {Sha(commit): tuple(map(Sha, parents)) for commit, *parents in rows}
 
     def is_ancestor(self, ancestor: Sha, commit: Sha) -> bool:

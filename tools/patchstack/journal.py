@@ -110,9 +110,7 @@ class Run:
             for patch in branch.patches
             if patch.fate is PatchClass.PARTLY_SUPERSEDED and patch.new
         ]
-        from_memory = {
-            entry.patch for entry in self.entries if entry.step == "stopped" and "rerere" in entry.reason
-        }
+        from_memory = {entry.patch for entry in self.entries if entry.step == "stopped" and "rerere" in entry.reason}
         for entry in self.entries:
             if entry.step == "resolved" and entry.new:
                 why = "resolved with rerere's memory" if entry.patch in from_memory else "resolved by hand"

@@ -10,9 +10,7 @@ from .remote import fetch_url
 from .stack import Move, Sha
 
 
-def move_own_branches(
-    git: Git, moves: Sequence[Move], *, reason: str
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def move_own_branches(git: Git, moves: Sequence[Move], *, reason: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Move this clone's branches that were where the server's were: (moved, left with reason and command).
 
     A branch that is checked out somewhere is left alone: its files would no longer match it.
@@ -48,8 +46,6 @@ def follow_tracking(git: Git, plan: Plan, url: str, moves: Sequence[Move], *, re
 def drop_refs(git: Git, *, keep: str = "", only: str = "") -> None:
     """Remove the refs that kept runs' commits alive: all but run `keep`'s, or run `only`'s."""
     found = git.refs(f"refs/recut/{only}/" if only else "refs/recut/")
-    gone = {
-        ref: value for ref, value in found.items() if not keep or not ref.startswith(f"refs/recut/{keep}/")
-    }
+    gone = {ref: value for ref, value in found.items() if not keep or not ref.startswith(f"refs/recut/{keep}/")}
     gone = {ref: value for ref, value in gone.items() if not ref.startswith("refs/recut/integrate/")}
     git.update_refs({ref: (value, None) for ref, value in gone.items()}, reason="recut: run over")

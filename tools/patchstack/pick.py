@@ -42,9 +42,7 @@ def merge_patch(git: Git, patch: Commit, onto: Spot, *, parent_tree: Sha) -> Pic
 
 def merge_commits(git: Git, ours: Sha, theirs: Sha) -> Picked:
     """The three-way merge of two commits on their merge base, in memory."""
-    result = git.run(
-        "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs, ok=(0, 1)
-    )
+    result = git.run("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs, ok=(0, 1))
     tree, *paths = os.fsdecode(result.out).split("\0")
     if not re.fullmatch(r"[0-9a-f]{40,64}", tree.strip()):
         raise BugError(f"git merge-tree answered without a tree: {result.err}")

@@ -39,9 +39,7 @@ def make_tags(
             state=MOVED_NOTHING,
         )
     new = {
-        tag.ref: write_tag(git, tag.name, commits[tag.commit], identity, message)
-        for tag in tags
-        if tag.ref not in here
+        tag.ref: write_tag(git, tag.name, commits[tag.commit], identity, message) for tag in tags if tag.ref not in here
     }
     put_tags(git, new)
     return [(tag, new.get(tag.ref) or values[tag.ref]) for tag in tags]

@@ -162,9 +162,7 @@ def differences(planned: Plan, now: Plan) -> list[str]:
         if then is None or current is None:
             reasons.append(f"{name} {'appeared' if then is None else 'is gone'} since the plan was made")
         elif then.old != current.old:
-            reasons.append(
-                f"{name} was {then.old[:12]} when planned and is {current.old[:12]} on the server now"
-            )
+            reasons.append(f"{name} was {then.old[:12]} when planned and is {current.old[:12]} on the server now")
         elif then != current:
             reasons.append(f"{name} would become {str(current.new)[:12]}, the plan says {str(then.new)[:12]}")
     for field in ("new_base", "push_url", "identity", "archive", "mirror", "upstream_head"):

@@ -59,8 +59,7 @@ def plan_recut(
     branches = forecast_branches(git, jobs, tests=settings.prove.tests, watch=watch)
     if _is_in_place(facts, branches):
         raise refused(
-            f"{facts.local.branch} and every topic sit on {facts.new_describe} already: "
-            "there is nothing to move",
+            f"{facts.local.branch} and every topic sit on {facts.new_describe} already: there is nothing to move",
             "tools/recut record   # where only the record is out of date",
             "tools/recut plan --onto <a newer release of upstream's>",
         )
@@ -153,9 +152,7 @@ def _is_in_place(facts: Facts, branches: Sequence[BranchPlan]) -> bool:
 
 def _refuse(reasons: Sequence[str]) -> None:
     if reasons:
-        raise refused(
-            dict.fromkeys(reasons), "put right what is named above, then run the same command again"
-        )
+        raise refused(dict.fromkeys(reasons), "put right what is named above, then run the same command again")
 
 
 def _recut_tags(facts: Facts) -> tuple[ArchiveTag, ...]:

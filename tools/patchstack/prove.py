@@ -137,9 +137,7 @@ def _paths(git: Git, patches: Sequence[Sha], pathspecs: Sequence[str]) -> tuple[
     return tuple(sorted({path.decode(errors="surrogateescape") for path in out.split(b"\0") if path}))
 
 
-def _command(
-    git: Git, settings: Settings, subject: Subject, test: str | None, test_files: Sequence[str]
-) -> str:
+def _command(git: Git, settings: Settings, subject: Subject, test: str | None, test_files: Sequence[str]) -> str:
     template = test or settings.prove.test
     present = [path for path in test_files if git.file(subject.tip, path) is not None]
     if "{tests}" in template and not present:
@@ -162,9 +160,7 @@ def _reverse_fix(git: Git, subject: Subject, tests: Sequence[str], worktree: Pat
         ).out  # fmt: skip
         if not diff:
             continue
-        done = git.run(
-            "apply", "--reverse", "--3way", "--whitespace=nowarn", at=worktree, stdin=diff, ok=range(256)
-        )
+        done = git.run("apply", "--reverse", "--3way", "--whitespace=nowarn", at=worktree, stdin=diff, ok=range(256))
         if done.code:
             raise refused(
                 f"{patch[:12]} cannot be taken back from {subject.tip[:12]} alone: later commits changed the "

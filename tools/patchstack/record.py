@@ -101,9 +101,7 @@ def _rows(record: Record) -> dict[str, list[tuple[str, ...]]]:
             )
             for row in record.drops
         ],
-        "evidence": [
-            (text_cell(row.what), code_cell(row.commit), code_cell(row.sha256)) for row in record.evidence
-        ],
+        "evidence": [(text_cell(row.what), code_cell(row.commit), code_cell(row.sha256)) for row in record.evidence],
     }
 
 
@@ -115,9 +113,7 @@ def parse(text: str, *, source: str = FILE) -> Record:
     page = _Page(text, source)
     base = page.read("base", lambda cells: (cells.sha(0), cells.text(1), cells.text(2)))
     if len(base) != 1:
-        raise refused(
-            f"{source}: the table 'base' has {len(base)} rows where one base is expected", *page.next_steps
-        )
+        raise refused(f"{source}: the table 'base' has {len(base)} rows where one base is expected", *page.next_steps)
     return Record(
         base=base[0][0],
         describe=base[0][1],

@@ -36,13 +36,9 @@ def pins(exhibits: Exhibits) -> Finding:
         f"{file} does not require {name!r}, which [pins] of recut.toml names"
         for name in unpinned_names(actual, exhibits.settings.pins)
     ]
+    problems += [f"{file} requires {pin.requirement!r}, not in the record" for pin in actual if pin not in recorded]
     problems += [
-        f"{file} requires {pin.requirement!r}, not in the record" for pin in actual if pin not in recorded
-    ]
-    problems += [
-        f"the record pins {pin.requirement!r}, which {file} does not require"
-        for pin in recorded
-        if pin not in actual
+        f"the record pins {pin.requirement!r}, which {file} does not require" for pin in recorded if pin not in actual
     ]
     return found(problems)
 

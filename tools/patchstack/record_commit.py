@@ -17,9 +17,7 @@ from .settings import Settings
 from .stack import CarriedRow, CommitKind, Record, Sha
 
 
-def next_record(
-    git: Git, settings: Settings, plan: Plan, branches: Sequence[BranchPlan], *, below: Sha
-) -> Record:
+def next_record(git: Git, settings: Settings, plan: Plan, branches: Sequence[BranchPlan], *, below: Sha) -> Record:
     """The record after the run, local last; `below` is the commit whose project file has the pins."""
     local = branches[-1]
     if plan.kind == "land":

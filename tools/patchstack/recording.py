@@ -81,9 +81,7 @@ def _carried_on(row: TopicRow, patches: Sequence[PatchPlan]) -> TopicRow:
 def land_record(plan: Plan, settings: Settings, local: BranchPlan, carried: Sequence[CarriedRow]) -> Record:
     """The record after `land`: the topic is landed, local carries its commits."""
     assert plan.old_base
-    before = plan.record_before or Record(
-        base=plan.old_base, describe=plan.describe, base_date=day(plan.base_date_s)
-    )
+    before = plan.record_before or Record(base=plan.old_base, describe=plan.describe, base_date=day(plan.base_date_s))
     rows = {row.topic: row for row in before.topics}
     tip = next(tag for tag in plan.archive if tag.commit != local.old)
     rows[plan.topic] = msgspec.structs.replace(

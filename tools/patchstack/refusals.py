@@ -63,16 +63,13 @@ def _branch_refusals(facts: Facts, branch: BranchFacts) -> list[str]:
         if change.is_submodule
     ]
     if tag_ref(name) in facts.own_tags:
-        reasons.append(
-            f"a tag named {name!r} is in this clone, so that name means two things: git tag -d {name}"
-        )
+        reasons.append(f"a tag named {name!r} is in this clone, so that name means two things: git tag -d {name}")
     if tag_ref(name) in facts.tags:
         reasons.append(f"the server has a tag named {name!r} beside the branch")
     if name in facts.own_unpushed:
         count = facts.own_unpushed[name]
         reasons.append(
-            f"your {name} has {count} commit{'s' * (count > 1)} that the server has not: "
-            "push or drop them first"
+            f"your {name} has {count} commit{'s' * (count > 1)} that the server has not: push or drop them first"
         )
     return reasons
 
@@ -103,9 +100,7 @@ def tag_refusals(facts: Facts, tags: Iterable[ArchiveTag], own_peeled: dict[str,
         theirs = facts.tags.get(tag.ref)
         if theirs and theirs.peeled != tag.commit:
             what = f"points at {theirs.peeled[:12]}" if theirs.peeled else "is a lightweight tag"
-            reasons.append(
-                f"{tag.name} on the server {what}, it must be an annotated tag of {tag.commit[:12]}"
-            )
+            reasons.append(f"{tag.name} on the server {what}, it must be an annotated tag of {tag.commit[:12]}")
         if tag.ref in own_peeled and own_peeled[tag.ref] != tag.commit:
             ours = own_peeled[tag.ref]
             what = f"points at {ours[:12]}" if ours else "is a lightweight tag"

@@ -114,9 +114,7 @@ def _local(
     carries = "".join(f"  {topic}\n" for topic in landed)
     message = f"{name}\n\nUpstream {release} with:\n{carries}"
     if not settings.release.edits:
-        return msgspec.structs.replace(
-            draft, release_tag=name, release_commit=local.sha, release_message=message
-        )
+        return msgspec.structs.replace(draft, release_tag=name, release_commit=local.sha, release_message=message)
     commit = _release_commit(git, settings, draft, local, name, release)
     branch = BranchPlan(
         branch=settings.fork.local, old=local.sha, base=local.sha, onto=local.sha, new=commit, moves=True

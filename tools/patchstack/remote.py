@@ -78,10 +78,7 @@ def fetch_objects(git: Git, url: str, wanted: Iterable[tuple[str, Sha]]) -> None
     if still:
         raise StateError(
             Outcome.REMOTE_MOVED,
-            [
-                f"{without_credentials(url)} no longer shows {commit}: somebody pushed just now"
-                for commit in still
-            ],
+            [f"{without_credentials(url)} no longer shows {commit}: somebody pushed just now" for commit in still],
             next_steps=["run the same command again"],
         )
 

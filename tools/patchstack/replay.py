@@ -37,9 +37,7 @@ def start(git: Git, settings: Settings, runs: Runs, given: Plan, *, watch: Watch
     if given.kind not in ("recut", "land"):
         raise usage(f"a plan to {given.kind} is not started", f"tools/recut {given.kind}")
     if given.kind == "land":
-        now = plan_land(
-            git, settings, given.topic, identity=given.identity, upstream_head=given.upstream_head
-        )
+        now = plan_land(git, settings, given.topic, identity=given.identity, upstream_head=given.upstream_head)
     else:
         now = plan_recut(
             git,
@@ -61,9 +59,7 @@ def start(git: Git, settings: Settings, runs: Runs, given: Plan, *, watch: Watch
 def _differs(given: Plan, now: Plan) -> StateError:
     then = {branch.branch: branch.old for branch in given.branches}
     moved = then != {branch.branch: branch.old for branch in now.branches}
-    again = (
-        f"tools/recut land {given.topic}" if given.kind == "land" else f"tools/recut plan --onto {given.onto}"
-    )
+    again = f"tools/recut land {given.topic}" if given.kind == "land" else f"tools/recut plan --onto {given.onto}"
     return StateError(
         Outcome.REMOTE_MOVED if moved else Outcome.REFUSED,
         differences(given, now),

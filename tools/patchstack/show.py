@@ -63,9 +63,7 @@ def show_plan(paper: Paper, plan: Plan, *, saved: str = "") -> None:
         line(paper, f"Undo run {plan.undoes}   plan {plan.id}", style="bold")
     patches = [_patch_row(branch, patch) for branch in plan.branches for patch in branch.patches]
     rows(paper, "", ("branch", "patch", "subject", "class", "becomes", "because"), patches)
-    left_out = [
-        (row.kind.value, row.commit[:12], row.subject) for branch in plan.branches for row in branch.replaced
-    ]
+    left_out = [(row.kind.value, row.commit[:12], row.subject) for branch in plan.branches for row in branch.replaced]
     rows(paper, "Left out by name (made anew when due)", ("kind", "commit", "subject"), left_out)
     rows(
         paper,
@@ -74,9 +72,7 @@ def show_plan(paper: Paper, plan: Plan, *, saved: str = "") -> None:
         [(t.name, t.commit) for t in plan.archive],
     )
     moves: list[tuple[str, str, str]] = [
-        (branch.branch, branch.old, branch.new or "after resolution")
-        for branch in plan.branches
-        if branch.moves
+        (branch.branch, branch.old, branch.new or "after resolution") for branch in plan.branches if branch.moves
     ]
     if plan.mirror:
         moves.append((f"{plan.mirror.branch} (mirror)", str(plan.mirror.old), plan.mirror.new))
@@ -139,9 +135,7 @@ def show_run(paper: Paper, run: Run) -> None:
         return
     cells = [(move.branch, str(move.old), move.new) for move in final_moves(run)]
     rows(paper, "Ready, nothing has moved yet", ("branch", "is", "becomes"), cells)
-    proofs = [
-        f"tools/recut prove {doubt.commit[:12]}   # {doubt.branch}: {doubt.why}" for doubt in run.doubts()
-    ]
+    proofs = [f"tools/recut prove {doubt.commit[:12]}   # {doubt.branch}: {doubt.why}" for doubt in run.doubts()]
     next_steps(paper, [*proofs, *ways_on(run)])
 
 
@@ -239,9 +233,7 @@ def show_log(paper: Paper, runs: Sequence[Run]) -> None:
         if run.has_done("archive"):
             cells += [("", "", "pinned", f"{tag.name} -> {tag.commit}") for tag in run.plan.archive]
         if run.has_done("move"):
-            cells += [
-                ("", "", "moved", f"{m.branch} {str(m.old)[:12]} -> {m.new[:12]}") for m in final_moves(run)
-            ]
+            cells += [("", "", "moved", f"{m.branch} {str(m.old)[:12]} -> {m.new[:12]}") for m in final_moves(run)]
     rows(paper, "", ("run", "begun", "state", ""), cells)
     if not runs:
         line(paper, "no run yet")

@@ -32,10 +32,7 @@ def show_audit(paper: Paper, audit: Audit) -> None:
         paper,
         "",
         ("check", "", "claim"),
-        [
-            (check.id, _coloured(check.status.value, STATUS_STYLES[check.status]), check.claim)
-            for check in audit.checks
-        ],
+        [(check.id, _coloured(check.status.value, STATUS_STYLES[check.status]), check.claim) for check in audit.checks],
     )
     for check in audit.checks:
         if check.details:
@@ -57,9 +54,7 @@ def show_audit(paper: Paper, audit: Audit) -> None:
 
 
 def show_drift(paper: Paper, drift: Drift) -> None:
-    behind = (
-        f"{drift.n_behind} commit{'s' * (drift.n_behind != 1)} behind upstream's {drift.upstream_head[:12]}"
-    )
+    behind = f"{drift.n_behind} commit{'s' * (drift.n_behind != 1)} behind upstream's {drift.upstream_head[:12]}"
     line(paper, f"base {drift.base[:12]} ({drift.base_release or 'no release'}): {behind}", style="bold")
     rows(
         paper,
@@ -124,9 +119,7 @@ def show_proof(paper: Paper, proof: Proof) -> None:
     line(paper, "")
     style = "green" if proof.verdict is Verdict.PROVED else "red"
     line(paper, f"{proof.verdict.value}: {proof.meaning}.", style=style)
-    run = {Verdict.FAILS_WITH_FIX: proof.with_fix, Verdict.NOT_A_TEST_FAILURE: proof.without_fix}.get(
-        proof.verdict
-    )
+    run = {Verdict.FAILS_WITH_FIX: proof.with_fix, Verdict.NOT_A_TEST_FAILURE: proof.without_fix}.get(proof.verdict)
     if run:
         line(paper, "")
         line(paper, run.tail)

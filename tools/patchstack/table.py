@@ -58,9 +58,7 @@ def parse_table(text: str, name: str, columns: Sequence[str], *, source: str) ->
     """The rows of the table `name`. Errors: refused, naming the line and what is expected there."""
     first, last = find_table(text, name, source=source)
     found = [
-        Row(first + 2 + at, _cells(line))
-        for at, line in enumerate(text.split("\n")[first + 1 : last])
-        if line.strip()
+        Row(first + 2 + at, _cells(line)) for at, line in enumerate(text.split("\n")[first + 1 : last]) if line.strip()
     ]
     if not found or found[0].cells != tuple(columns):
         line = found[0].line if found else first + 1
