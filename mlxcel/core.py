@@ -6,12 +6,17 @@ changed; a Sequence belongs to the engine thread; an Event crosses back.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mlxcel.errors import MlxcelError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class FinishReason(str, Enum):
@@ -32,12 +37,25 @@ class State(Enum):
     FINISHED = "finished"
 
 
+class Priority(str, Enum):
+    """The lane in which a request waits for its prefill."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+
 @dataclass(frozen=True)
 class SamplingParams:
-    """How one row picks its tokens. The defaults leave the model's distribution as it is.
+    """How one row picks its tokens, and which of them end it. The defaults leave the model's distribution as it is.
 
-    `temperature` 0 is greedy; `top_k` 0 and `top_p` 1 and `min_p` 0 filter nothing. The same `seed` gives
-    the same text, alone and in any batch; it is always set, by the caller or at random.
+    `sampling/` documents what each does and in which order. `temperature` 0 is greedy; `top_k` 0, `top_p` 1,
+    `min_p` 0, `typical_p` 1 and `xtc_probability` 0 filter nothing; `repetition_penalty` 1, the other penalties
+    and `dry_multiplier` 0 change nothing. The same `seed` gives the same text, alone and in any batch; it is
+    always set, by the caller or at random.
+
+    Units: `dry_penalty_last_n` tokens, None is all of them; `n_logprobs` alternatives reported with each token
+    (0 to 20), None reports nothing.
     """
 
     seed: int
@@ -45,6 +63,47 @@ class SamplingParams:
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
+    typical_p: float = 1.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    xtc_exempt_ids: frozenset[int] = frozenset()
+    """Tokens that XTC never removes, beside the end tokens: line ends, say."""
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int | None = None
+    dry_sequence_breakers: tuple[tuple[int, ...], ...] = ()
+    """Each a sequence of token ids across which no repetition is counted."""
+    logit_bias: Mapping[int, float] = field(default_factory=dict, hash=False)
+    min_tokens: int = 0
+    """No end token is picked before so many were generated."""
+    stop_token_ids: frozenset[int] = frozenset()
+    """End tokens beside the model's own; they end a row even if it ignores those."""
+    n_logprobs: int | None = None
+
+
+class Constraint(Protocol):
+    """What a row's next token may be, token by token: a grammar, say. Whatever it raises ends that row alone.
+
+    Owner: the engine thread, once its request is submitted. Each request needs its own.
+    """
+
+    def mask(self) -> NDArray[np.uint32] | None:
+        """The tokens allowed next; None allows all.
+
+        Shapes: [ceil(V / 32)], token `t` at bit `t % 32` of word `t // 32`; tokens beyond its end are forbidden.
+        Never called once the row ended.
+        """
+
+    def advance(self, token: int) -> None:
+        """Take the row's next token. Never called with a token that ends the row (end of sequence, stop ids)."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Nothing may follow: the row ends with STOP, its last token part of the text."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +117,8 @@ class Request:
     ignore_eos: bool = False
     is_open_ended: bool = False
     """The client gave no limit: `max_tokens` is the rest of the context, more than will likely be used."""
+    priority: Priority = Priority.NORMAL
+    constraint: Constraint | None = None
 
 
 @dataclass(eq=False)
@@ -95,10 +156,26 @@ class Sequence:
         self.n_launched = self.n_generated
 
 
+class TokenLogprobs(NamedTuple):
+    """Natural logarithms of probabilities in the model's own distribution, each at most 0.
+
+    `top` has the most likely tokens as (id, logprob), most likely first; the chosen one need not be among them.
+    """
+
+    chosen: float
+    top: tuple[tuple[int, float], ...]
+
+
 class Event(NamedTuple):
-    """What one step did to one sequence: a token, or its end, or both. The end comes exactly once."""
+    """What one step did to one sequence: a token, or its end, or both. The end comes exactly once.
+
+    A token that comes with STOP is an end token, which has no text. A row whose constraint is complete gets its
+    last token in an event of its own, and then the end without a token.
+    """
 
     request_id: str
     token: int | None
     finish: FinishReason | None = None
     error: MlxcelError | None = None
+    logprobs: TokenLogprobs | None = None
+    """With every token, if the request asked for them."""
