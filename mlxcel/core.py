@@ -127,7 +127,9 @@ class Sequence:
 
     `tokens` holds the prompt and what was generated; `n_prefilled` counts those whose keys and values are
     cached. The last token is never prefilled: it is the first input of the decode step. `n_launched` counts
-    decode steps sent to the device, of which the newest may not be read yet.
+    decode steps sent to the device, of which the newest may not be read yet. `end_ids` are the tokens that end it.
+    `group` holds the sequences that were submitted with it to answer the same prompt, itself among them, until they
+    end; a lone sequence has none.
     """
 
     request: Request
@@ -136,6 +138,8 @@ class Sequence:
     n_prefilled: int = 0
     n_launched: int = 0
     n_generated: int = 0
+    end_ids: frozenset[int] = frozenset()
+    group: list[Sequence] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
         self.tokens = list(self.request.prompt)
@@ -164,6 +168,14 @@ class TokenLogprobs(NamedTuple):
 
     chosen: float
     top: tuple[tuple[int, float], ...]
+
+
+class Sampled(NamedTuple):
+    """What one step made of one row. `is_last`: its constraint is complete with this token."""
+
+    token: int
+    logprobs: TokenLogprobs | None = None
+    is_last: bool = False
 
 
 class Event(NamedTuple):

@@ -1,4 +1,4 @@
-"""How many prompt tokens one turn may prefill, so that no running stream waits too long.
+"""Pieces of prefill, and how many prompt tokens one turn may prefill, so that no running stream waits too long.
 
 The size halves while a turn's prefill takes longer than the limit and doubles again while it takes less than
 half of it; powers of two, so that few shapes are ever compiled.
@@ -31,6 +31,15 @@ class Chunk:
     @property
     def is_last(self) -> bool:
         return self.end == len(self.sequence.tokens) - 1
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A sequence takes over the keys and values of the first `n_tokens` tokens, which `source` shares with it."""
+
+    sequence: Sequence
+    source: Sequence
+    n_tokens: int
 
 
 class ChunkSize:

@@ -58,7 +58,7 @@ class Engine:
         self._build = build
         self._post = post
         self._on_change = on_change
-        self._mailbox: SimpleQueue[Request | _Cancel | _Stop] = SimpleQueue()
+        self._mailbox: SimpleQueue[tuple[Request, ...] | _Cancel | _Stop] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="mlxcel-engine", daemon=True)
         self._is_stopping = False
         self.ready = threading.Event()
@@ -72,12 +72,14 @@ class Engine:
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, request: Request) -> None:
-        """Hand a request over; its first event says that it was accepted, or why not.
+    def submit(self, *requests: Request) -> None:
+        """Hand requests over; the first event of each says that it was accepted, or why not.
 
-        Errors: none; a request that comes after the end gets an error event from the caller's thread.
+        Several at once are a group: they have the same prompt, which is prefilled once, and are accepted all or none.
+
+        Errors: none; what comes after the end gets its error events from the caller's thread.
         """
-        self._mailbox.put(request)
+        self._mailbox.put(requests)
         if self.ended.is_set():
             self._refuse_mail()
 
@@ -116,6 +118,14 @@ class Engine:
         plan = scheduler.plan()
         runner.forget(plan.freed)
         self._emit(plan.ended)
+        for fork in plan.forks:
+            try:
+                with self._step():
+                    is_done = runner.fork(fork)
+            except Exception as error:  # noqa: BLE001 - the engine turn: a failed step ends its sequences alone
+                self._fail_step(parts, error, [fork.sequence])
+            else:
+                scheduler.commit_fork(fork, is_done=is_done)
         self._decode(parts, plan.decode)
         started_s = time.monotonic()
         for chunk in plan.chunks:
@@ -164,14 +174,14 @@ class Engine:
         except Empty:
             pass
 
-    def _take(self, message: Request | _Cancel | _Stop, scheduler: BatchScheduler) -> None:
-        if isinstance(message, Request):
+    def _take(self, message: tuple[Request, ...] | _Cancel | _Stop, scheduler: BatchScheduler) -> None:
+        if isinstance(message, tuple):
             try:
-                scheduler.submit(message)
+                scheduler.submit(*message)
             except MlxcelError as error:
-                self._emit([Event(message.id, None, FinishReason.ERROR, error)])
+                self._emit(Event(request.id, None, FinishReason.ERROR, error) for request in message)
             else:
-                self._emit([Event(message.id, None)])
+                self._emit(Event(request.id, None) for request in message)
         elif isinstance(message, _Cancel):
             event = scheduler.cancel(message.request_id)
             if event is not None:
@@ -230,8 +240,8 @@ class Engine:
         try:
             while True:
                 message = self._mailbox.get_nowait()
-                if isinstance(message, Request):
-                    self._emit([Event(message.id, None, FinishReason.ERROR, self._end_reason)])
+                if isinstance(message, tuple):
+                    self._emit(Event(request.id, None, FinishReason.ERROR, self._end_reason) for request in message)
         except Empty:
             pass
 

@@ -1,7 +1,8 @@
 """ModelRunner: chunks and rows in, one model call, tokens out. The only room that sees tensors and requests.
 
-A decode step is launched before the step before it is read, so that the device computes while Python works.
-A row whose sampler fails gets an error in place of its token; the others keep theirs.
+A decode step is launched before the step before it is read, so that the device computes while Python works. Where a
+row's choice depends on its last token (a constraint, DRY), the model call is launched first all the same, and only the
+sampling waits. A row whose sampler or constraint fails gets an error in place of its token; the others keep theirs.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from typing import Protocol, cast
 
 import mlx.core as mx
 
-from mlxcel.core import SamplingParams, Sequence
-from mlxcel.engine.chunk import Chunk
-from mlxcel.errors import BugError, GenerationError, MlxcelError
-from mlxcel.kv.arrays import BatchArrays, LayerCaches, can_merge
+from mlxcel.core import Sampled, Sequence, State
+from mlxcel.engine.chunk import Chunk, Fork
+from mlxcel.errors import BugError, GenerationError, MlxcelError, reason_of
+from mlxcel.kv.arrays import BatchArrays, LayerCaches, can_merge, copy_caches, cut_caches
 from mlxcel.model.load import LoadedModel
-from mlxcel.sampling.sampler import RowsSampler
+from mlxcel.sampling.logprobs import RowsLogprobs
+from mlxcel.sampling.mask import Words
+from mlxcel.sampling.sampler import RowsSampler, needs_last_token
 
 STEPS_BETWEEN_CLEARINGS = 256
 """MLX keeps freed buffers; give them back to the system this often, as mlx_lm does."""
@@ -26,15 +29,16 @@ STEPS_BETWEEN_CLEARINGS = 256
 LARGEST_BATCH_ERROR = 0.1
 """How far a row's logits may be from those it has alone, relative to their spread, to be called the same."""
 
-Results = list[tuple[Sequence, "int | MlxcelError"]]
-Sampler = Callable[[mx.array, SequenceOf[int]], mx.array]
-"""Log-probabilities [B, V] and each row's count of generated tokens -> tokens [B]."""
+Results = list[tuple[Sequence, "Sampled | MlxcelError"]]
+MakeSampler = Callable[[SequenceOf[Sequence], "RowsSampler | None"], RowsSampler]
+"""From the rows, and the sampler of the rows before them."""
 
 
 class Runner(Protocol):
     """What the engine loop asks of a runner."""
 
     def prefill(self, chunk: Chunk) -> None: ...
+    def fork(self, fork: Fork) -> bool: ...
     def decode(self, rows: SequenceOf[Sequence]) -> Results: ...
     def forget(self, sequence_ids: Iterable[str]) -> None: ...
     def reset(self) -> None: ...
@@ -48,23 +52,36 @@ class _Step:
 
     rows: SequenceOf[Sequence]
     tokens: mx.array
+    logprobs: SequenceOf[tuple[int, RowsLogprobs]] = ()
+    """What rows asked for, each part with the row from which it counts."""
     errors: dict[int, MlxcelError] = field(default_factory=dict)
+    is_constrained: bool = False
+
+
+@dataclass
+class _Batch:
+    """The rows of one step after another, until one joins or leaves.
+
+    `sampler` is None if these rows cannot share one, since a row's parameters are at fault. If it `waits`, a step's
+    tokens must be read before the next ones can be picked.
+    """
+
+    ids: list[str]
+    sampler: RowsSampler | None
+    constrained: list[int]
+    waits: bool
 
 
 class ModelRunner:
     """Runs a LoadedModel. Owner: the engine thread."""
 
-    def __init__(
-        self,
-        model: LoadedModel,
-        make_sampler: Callable[[SequenceOf[SamplingParams]], Sampler] = RowsSampler,
-    ) -> None:
+    def __init__(self, model: LoadedModel, make_sampler: MakeSampler = RowsSampler) -> None:
         self._model = model
         self._make_sampler = make_sampler
         self._prefilled: dict[str, LayerCaches] = {}
         self._arrays = BatchArrays()
         self._step: _Step | None = None
-        self._sampler: tuple[list[str], Sampler] | None = None
+        self._batch: _Batch | None = None
         self._n_launches = 0
 
     @property
@@ -83,14 +100,41 @@ class ModelRunner:
         if chunk.is_last:
             mx.clear_cache()
 
+    def fork(self, fork: Fork) -> bool:
+        """Give a sequence a copy of its source's first tokens; False where the source's cache cannot go back to them.
+
+        Returns when the copy is made.
+        """
+        source = fork.source
+        prefilled = self._prefilled.get(source.id)
+        caches = self._arrays.copy_row(source.id) if prefilled is None else copy_caches(prefilled)
+        is_exact = prefilled is not None and source.n_prefilled == fork.n_tokens
+        if not is_exact and not cut_caches(caches, fork.n_tokens):
+            return False
+        mx.eval([cache.state for cache in caches])
+        self._prefilled[fork.sequence.id] = caches
+        return True
+
     def decode(self, rows: SequenceOf[Sequence]) -> Results:
         """Launch one step for `rows` and return what the step before it made."""
         landed, self._step = self._step, None
-        if rows:
-            self._step = self._launch(rows, landed)
-        else:
+        if not rows:
             self._arrays.drop()
-        return [] if landed is None else _read(landed)
+            self._batch = None
+            return _land(landed)
+        inputs = self._reconcile(rows, landed)
+        self._n_launches += 1
+        if self._n_launches % STEPS_BETWEEN_CLEARINGS == 0:
+            mx.clear_cache()
+        logits = self._model(inputs[:, None], self._arrays.caches)
+        batch = self._batch_of(rows)
+        results = None
+        if batch.waits:
+            mx.async_eval(logits)  # type: ignore[no-untyped-call]
+            results = _land(landed)
+        self._step = self._sample(batch, rows, logits, inputs, results or [])
+        mx.async_eval(self._step.tokens)  # type: ignore[no-untyped-call]
+        return _land(landed) if results is None else results
 
     def forget(self, sequence_ids: Iterable[str]) -> None:
         """Drop the caches of sequences that ended while they prefilled."""
@@ -101,7 +145,7 @@ class ModelRunner:
         """Drop the decoding rows and the step under way, after a step that failed."""
         self._arrays.drop()
         self._step = None
-        self._sampler = None
+        self._batch = None
 
     def probe(self) -> None:
         """One smallest model call.
@@ -116,17 +160,6 @@ class ModelRunner:
         self._prefilled.clear()
         if hasattr(mx, "clear_streams"):
             mx.clear_streams()
-
-    def _launch(self, rows: SequenceOf[Sequence], landed: _Step | None) -> _Step:
-        inputs = self._reconcile(rows, landed)
-        self._n_launches += 1
-        if self._n_launches % STEPS_BETWEEN_CLEARINGS == 0:
-            mx.clear_cache()
-        logits = self._model(inputs[:, None], self._arrays.caches)
-        logprobs = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
-        step = self._sample(rows, logprobs)
-        mx.async_eval(step.tokens)  # type: ignore[no-untyped-call]
-        return step
 
     def _reconcile(self, rows: SequenceOf[Sequence], landed: _Step | None) -> mx.array:
         """Make the arrays hold exactly `rows`, in order, and return each row's input token. Shapes: [B]."""
@@ -147,38 +180,116 @@ class ModelRunner:
             raise BugError("ModelRunner: the rows asked for are not in the order in which they joined")
         return inputs
 
-    def _sample(self, rows: SequenceOf[Sequence], logprobs: mx.array) -> _Step:
+    def _batch_of(self, rows: SequenceOf[Sequence]) -> _Batch:
+        ids = [row.id for row in rows]
+        if self._batch is None or self._batch.ids != ids:
+            previous = None if self._batch is None else self._batch.sampler
+            try:
+                sampler = self._make_sampler(rows, previous)
+            except Exception:  # noqa: BLE001 - any one row may have broken it: `_sample_each` finds out which
+                sampler = None
+            constrained = [index for index, row in enumerate(rows) if row.request.constraint is not None]
+            self._batch = _Batch(ids, sampler, constrained, waits=any(map(needs_last_token, rows)))
+        return self._batch
+
+    def _sample(
+        self, batch: _Batch, rows: SequenceOf[Sequence], logits: mx.array, inputs: mx.array, last: Results
+    ) -> _Step:
         # The step being launched makes a row's token number n_launched - 1.
         positions = [row.n_launched - 1 for row in rows]
-        try:
-            return _Step(rows, self._sampler_for(rows)(logprobs, positions).astype(mx.uint32))
-        except Exception:  # noqa: BLE001 - any one row may have broken it: find out which
-            return self._sample_each(rows, logprobs, positions)
+        masks, errors = _masks(batch, rows, last) if batch.constrained else (None, {})
+        if batch.sampler is not None:
+            try:
+                tokens, logprobs = batch.sampler(logits, inputs, positions, masks)
+            except Exception:  # noqa: BLE001 - likewise
+                batch.sampler = None
+            else:
+                reported = () if logprobs is None else ((0, logprobs),)
+                return _Step(rows, tokens.astype(mx.uint32), reported, errors, bool(batch.constrained))
+        step = self._sample_each(rows, logits, inputs, positions, masks)
+        step.errors.update(errors)
+        step.is_constrained = bool(batch.constrained)
+        return step
 
-    def _sampler_for(self, rows: SequenceOf[Sequence]) -> Sampler:
-        ids = [row.id for row in rows]
-        if self._sampler is None or self._sampler[0] != ids:
-            self._sampler = ids, self._make_sampler([row.request.sampling for row in rows])
-        return self._sampler[1]
-
-    def _sample_each(self, rows: SequenceOf[Sequence], logprobs: mx.array, positions: SequenceOf[int]) -> _Step:
+    def _sample_each(
+        self,
+        rows: SequenceOf[Sequence],
+        logits: mx.array,
+        inputs: mx.array,
+        positions: SequenceOf[int],
+        masks: SequenceOf[Words | None] | None,
+    ) -> _Step:
         tokens: list[mx.array] = []
+        logprobs: list[tuple[int, RowsLogprobs]] = []
         errors: dict[int, MlxcelError] = {}
         for index, row in enumerate(rows):
+            at = slice(index, index + 1)
             try:
-                sampler = self._make_sampler([row.request.sampling])
-                token = sampler(logprobs[index : index + 1], positions[index : index + 1])
+                sampler = self._make_sampler([row], None)
+                token, reported = sampler(logits[at], inputs[at], positions[at], None if masks is None else masks[at])
                 mx.eval(token)
             except Exception as error:  # noqa: BLE001 - it ends this row alone
-                token = mx.array([0])
+                token, reported = mx.array([0]), None
                 errors[index] = GenerationError(f"sampling failed for this request: {error}; other requests went on")
             tokens.append(token.astype(mx.uint32))
-        return _Step(rows, mx.concatenate(tokens), errors)
+            if reported is not None:
+                logprobs.append((index, reported))
+        return _Step(rows, mx.concatenate(tokens), logprobs, errors)
 
 
-def _read(step: _Step) -> Results:
+def _land(step: _Step | None) -> Results:
+    """Read a step; waits for the device. A constraint takes its row's token."""
+    if step is None:
+        return []
     tokens = cast("list[int]", step.tokens.tolist())
-    return [(row, step.errors.get(index, tokens[index])) for index, row in enumerate(step.rows)]
+    if not (step.errors or step.logprobs or step.is_constrained):
+        return list(zip(step.rows, map(Sampled, tokens), strict=True))
+    logprobs = {first + index: read for first, part in step.logprobs for index, read in part.read().items()}
+    return [
+        (row, step.errors.get(index) or _advance(row, Sampled(token, logprobs.get(index))))
+        for index, (row, token) in enumerate(zip(step.rows, tokens, strict=True))
+    ]
+
+
+def _advance(row: Sequence, sampled: Sampled) -> Sampled | MlxcelError:
+    constraint = row.request.constraint
+    # A row that ended or waits again drops the token under way.
+    if constraint is None or row.state is not State.DECODING or sampled.token in row.end_ids:
+        return sampled
+    try:
+        constraint.advance(sampled.token)
+        return sampled._replace(is_last=constraint.is_complete)
+    except Exception as error:  # noqa: BLE001 - it ends this row alone
+        return _constraint_failed(error)
+
+
+def _masks(
+    batch: _Batch, rows: SequenceOf[Sequence], last: Results
+) -> tuple[list[Words | None], dict[int, MlxcelError]]:
+    """Each row's mask, but for rows that end with their last token: what they get is dropped."""
+    ended = {
+        row.id
+        for row, result in last
+        if isinstance(result, MlxcelError) or result.is_last or result.token in row.end_ids
+    }
+    masks: list[Words | None] = [None] * len(rows)
+    errors: dict[int, MlxcelError] = {}
+    for index in batch.constrained:
+        constraint = rows[index].request.constraint
+        if constraint is None or rows[index].id in ended:
+            continue
+        try:
+            masks[index] = constraint.mask()
+        except Exception as error:  # noqa: BLE001 - it ends this row alone
+            errors[index] = _constraint_failed(error)
+    return masks, errors
+
+
+def _constraint_failed(error: Exception) -> MlxcelError:
+    return GenerationError(
+        f"the constraint on this request's answer failed: {reason_of(error)}; other requests went on. Change its "
+        "schema or grammar"
+    )
 
 
 def batching_is_exact(model: LoadedModel) -> bool:

@@ -3,6 +3,9 @@
 Pure: sequences and counts in, a Plan out; it never sees a tensor, a clock or a thread. One turn is
 `plan()`, the runner's work, `commit_decode()` and `commit_prefill()`. A decode step is launched before the
 step before it is read, so a row that ends has one more step under way, whose token is dropped.
+
+Sequences of a group answer one prompt: the first to run prefills it, the others fork its keys and values, for as
+long as one that has them runs. Each has its own slot, booking and end.
 """
 
 from __future__ import annotations
@@ -11,10 +14,10 @@ from collections.abc import Iterable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
-from mlxcel.core import Event, FinishReason, Request, Sequence, State
-from mlxcel.engine.chunk import Chunk, ChunkSize
+from mlxcel.core import Event, FinishReason, Request, Sampled, Sequence, State, TokenLogprobs
+from mlxcel.engine.chunk import Chunk, ChunkSize, Fork
 from mlxcel.engine.queue import PrefillQueue
-from mlxcel.errors import ContextLengthExceeded, MlxcelError
+from mlxcel.errors import BugError, ContextLengthExceeded, InputError, MlxcelError
 from mlxcel.kv.pool import CachePool, pool_capacity
 from mlxcel.kv.size import BLOCK_TOKENS, KVSize
 
@@ -38,8 +41,12 @@ class SchedulerLimits:
 
 @dataclass(frozen=True)
 class Plan:
-    """One turn: rows to decode one token each, then chunks to prefill."""
+    """One turn: caches to fork, rows to decode one token each, then chunks to prefill.
 
+    Forks come first: a row that is not decoded any more may still be the source of one.
+    """
+
+    forks: tuple[Fork, ...]
     decode: tuple[Sequence, ...]
     chunks: tuple[Chunk, ...]
     freed: tuple[str, ...]
@@ -81,13 +88,31 @@ class BatchScheduler:
 
     # Requests come and go
 
-    def submit(self, request: Request) -> None:
-        """Accept a request into the queue.
+    def submit(self, *requests: Request) -> None:
+        """Accept requests into the queue, all or none; several are a group and have the same prompt.
 
-        Errors: ServerBusy when every slot is taken; ContextLengthExceeded when its KV memory can never fit.
-        Nothing changes in either case.
+        Errors: ServerBusy when there are not enough slots; ContextLengthExceeded when the KV memory of one can
+        never fit; InputError when the group can never fit. Nothing changes in any case.
         """
-        sequence = Sequence(request)
+        sequences = [self._sequence_of(request) for request in requests]
+        if self.pool.capacity is not None and len(requests) > self.pool.capacity:
+            raise InputError(
+                f"{len(requests)} answers at once were asked for, but this server holds {self.pool.capacity} sequences "
+                "(running and waiting); nothing was started. Ask for fewer, or raise --max-queue-depth",
+                param="n",
+            )
+        if any(list(request.prompt) != list(requests[0].prompt) for request in requests[1:]):
+            raise BugError("BatchScheduler: the requests of a group have different prompts")
+        self.pool.reserve(*(request.id for request in requests))
+        for sequence in sequences:
+            if len(sequences) > 1:
+                sequence.group = sequences
+            self._sequences[sequence.id] = sequence
+            self.queue.append(sequence)
+
+    def _sequence_of(self, request: Request) -> Sequence:
+        own_ends = request.sampling.stop_token_ids
+        sequence = Sequence(request, end_ids=own_ends if request.ignore_eos else self._eos_ids | own_ends)
         n_bytes = self._kv_size.bytes_for(self._booking_tokens(sequence))
         if not self.pool.fits_ever(n_bytes):
             raise ContextLengthExceeded(
@@ -97,9 +122,7 @@ class BatchScheduler:
                 "prompt, or raise --kv-cache-budget",
                 param="max_tokens",
             )
-        self.pool.reserve(request.id)
-        self._sequences[request.id] = sequence
-        self.queue.append(sequence)
+        return sequence
 
     def cancel(self, request_id: str) -> Event | None:
         """End a sequence wherever it is; None if it ended before."""
@@ -122,33 +145,38 @@ class BatchScheduler:
     def plan(self) -> Plan:
         """What this turn computes. An empty `decode` still reads the step that is under way."""
         decode = tuple(self._rows_to_decode())
-        chunks = tuple(self._chunks_to_prefill())
+        forks, chunks = self._plan_prefill()
         freed, self._freed = tuple(self._freed), []
         ended, self._ended = tuple(self._ended), []
-        return Plan(decode=decode, chunks=chunks, freed=freed, ended=ended)
+        return Plan(forks=tuple(forks), decode=decode, chunks=tuple(chunks), freed=freed, ended=ended)
 
-    def commit_decode(self, results: SequenceOf[tuple[Sequence, int | MlxcelError]]) -> list[Event]:
+    def commit_decode(self, results: SequenceOf[tuple[Sequence, Sampled | MlxcelError]]) -> list[Event]:
         """Book the tokens (or errors) of the step that was read; rows that ended meanwhile are passed over."""
-        events = []
+        events: list[Event] = []
         for sequence, result in results:
             if sequence.state is not State.DECODING:
                 continue
             if isinstance(result, MlxcelError):
                 events.append(self._finish(sequence, FinishReason.ERROR, error=result))
             else:
-                events.append(self._commit_token(sequence, result))
+                events += self._commit_token(sequence, result)
         return events
+
+    def commit_fork(self, fork: Fork, *, is_done: bool) -> None:
+        """Book a fork; one that could not be done leaves its sequence to prefill for itself."""
+        sequence = fork.sequence
+        if sequence.state is not State.PREFILLING:
+            return
+        if is_done:
+            self._commit_cached(sequence, fork.n_tokens)
+        else:
+            self._leave_group(sequence)
 
     def commit_prefill(self, chunks: Iterable[Chunk]) -> None:
         """Book chunks whose keys and values are now cached."""
         for chunk in chunks:
-            sequence = chunk.sequence
-            if sequence.state is not State.PREFILLING:
-                continue
-            sequence.n_prefilled = chunk.end
-            self.pool.hold(sequence.id, self._kv_size.bytes_for(chunk.end))
-            if chunk.is_last:
-                self._start_decoding(sequence)
+            if chunk.sequence.state is State.PREFILLING:
+                self._commit_cached(chunk.sequence, chunk.end)
 
     # Inside a turn
 
@@ -189,17 +217,28 @@ class BatchScheduler:
         self.queue.put_back(sequence)
         self._freed.append(sequence.id)
 
-    def _chunks_to_prefill(self) -> Iterable[Chunk]:
+    def _plan_prefill(self) -> tuple[list[Fork], list[Chunk]]:
+        forks: list[Fork] = []
+        chunks: list[Chunk] = []
         n_left = self.chunk_size.n_tokens
         for sequence in self._admitted():
             if sequence.n_to_prefill == 0:
                 self._start_decoding(sequence)
                 continue
+            n_shared = len(sequence.request.prompt) - 1
+            if sequence.group and sequence.n_prefilled == 0 and n_shared > 0:
+                source = next((other for other in sequence.group if other.state is State.DECODING), None)
+                if source is not None:
+                    forks.append(Fork(sequence, source, n_shared))
+                    continue
+                if any(chunk.sequence in sequence.group for chunk in chunks):
+                    continue  # it forks what is being prefilled
             n_tokens = min(n_left, sequence.n_to_prefill)
-            yield Chunk(sequence, sequence.n_prefilled, sequence.n_prefilled + n_tokens)
+            chunks.append(Chunk(sequence, sequence.n_prefilled, sequence.n_prefilled + n_tokens))
             n_left -= n_tokens
             if n_left == 0:
-                return
+                break
+        return forks, chunks
 
     def _admitted(self) -> Iterable[Sequence]:
         yield from list(self.prefilling)
@@ -209,7 +248,7 @@ class BatchScheduler:
                 n_bytes = min(n_bytes, self.pool.budget_bytes)
             if not self.pool.book(sequence.id, n_bytes):
                 return
-            self.queue.remove(sequence.id)
+            self.queue.take()
             sequence.state = State.PREFILLING
             self.prefilling.append(sequence)
             yield sequence
@@ -220,23 +259,37 @@ class BatchScheduler:
             n_new = min(n_new, self.limits.open_ended_booking_tokens)
         return len(sequence.tokens) + n_new
 
+    def _commit_cached(self, sequence: Sequence, n_tokens: int) -> None:
+        sequence.n_prefilled = n_tokens
+        self.pool.hold(sequence.id, self._kv_size.bytes_for(n_tokens))
+        if sequence.n_to_prefill == 0:
+            self._start_decoding(sequence)
+
     def _start_decoding(self, sequence: Sequence) -> None:
         self.prefilling.remove(sequence)
         sequence.state = State.DECODING
         self.decoding.append(sequence)
 
-    def _commit_token(self, sequence: Sequence, token: int) -> Event:
+    def _commit_token(self, sequence: Sequence, sampled: Sampled) -> list[Event]:
         # The input of the step that made this token is cached now.
         n_cached = len(sequence.tokens)
         if n_cached % BLOCK_TOKENS == 1:
             self.pool.hold(sequence.id, self._kv_size.bytes_for(n_cached))
+        token, logprobs, is_last = sampled
         sequence.tokens.append(token)
         sequence.n_generated += 1
-        if token in self._eos_ids and not sequence.request.ignore_eos:
-            return self._finish(sequence, FinishReason.STOP, token=token)
+        if token in sequence.end_ids:
+            return [self._finish(sequence, FinishReason.STOP, token=token, logprobs=logprobs)]
+        if is_last:
+            return [Event(sequence.id, token, logprobs=logprobs), self._finish(sequence, FinishReason.STOP)]
         if sequence.n_generated >= sequence.request.max_tokens:
-            return self._finish(sequence, FinishReason.LENGTH, token=token)
-        return Event(sequence.id, token)
+            return [self._finish(sequence, FinishReason.LENGTH, token=token, logprobs=logprobs)]
+        return [Event(sequence.id, token, logprobs=logprobs)]
+
+    def _leave_group(self, sequence: Sequence) -> None:
+        if sequence.group:
+            sequence.group.remove(sequence)
+            sequence.group = []
 
     def _finish(
         self,
@@ -245,15 +298,17 @@ class BatchScheduler:
         *,
         token: int | None = None,
         error: MlxcelError | None = None,
+        logprobs: TokenLogprobs | None = None,
     ) -> Event:
         if sequence.state is State.QUEUED:
-            self.queue.remove(sequence.id)
+            self.queue.remove(sequence)
         elif sequence.state is State.PREFILLING:
             self.prefilling.remove(sequence)
         else:
             self.decoding.remove(sequence)
         sequence.state = State.FINISHED
+        self._leave_group(sequence)
         self.pool.release(sequence.id)
         del self._sequences[sequence.id]
         self._freed.append(sequence.id)
-        return Event(sequence.id, token, reason, error)
+        return Event(sequence.id, token, reason, error, logprobs)

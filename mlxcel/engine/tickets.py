@@ -7,7 +7,8 @@ came since it last looked. Every ticket sees exactly one end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from mlxcel.core import Event, FinishReason, Request
 from mlxcel.errors import BugError, MlxcelError
@@ -71,10 +72,16 @@ class Ticket:
             self._waiter.set_result(None)
 
 
+class Submit(Protocol):
+    """Hands requests to the engine: several at once are a group."""
+
+    def __call__(self, *requests: Request) -> None: ...
+
+
 class Tickets:
     """Every ticket that has not ended."""
 
-    def __init__(self, submit: Callable[[Request], None], cancel: Callable[[str], None]) -> None:
+    def __init__(self, submit: Submit, cancel: Callable[[str], None]) -> None:
         self._submit = submit
         self._cancel = cancel
         self._open: dict[str, Ticket] = {}
@@ -85,11 +92,17 @@ class Tickets:
         return len(self._open)
 
     def open(self, request: Request) -> Ticket:
-        ticket = Ticket(request, self._cancel)
-        self._open[request.id] = ticket
-        self._emptied.clear()
-        self._submit(request)
+        (ticket,) = self.open_group([request])
         return ticket
+
+    def open_group(self, requests: Iterable[Request]) -> list[Ticket]:
+        """A ticket for each of several answers to one prompt; the engine accepts all or none."""
+        tickets = [Ticket(request, self._cancel) for request in requests]
+        for ticket in tickets:
+            self._open[ticket.request.id] = ticket
+            self._emptied.clear()
+        self._submit(*(ticket.request for ticket in tickets))
+        return tickets
 
     def deliver(self, events: list[Event]) -> None:
         """Hand one step's events to their tickets."""

@@ -7,6 +7,8 @@ filter) and nothing of the model that fills them.
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
 from typing import Any
 
@@ -23,6 +25,39 @@ def can_merge(caches: LayerCaches) -> bool:
     return all(
         can_merge(list(cache.caches)) if hasattr(cache, "caches") else hasattr(cache, "merge") for cache in caches
     )
+
+
+def copy_caches(caches: LayerCaches) -> LayerCaches:
+    """The same keys and values in arrays of their own."""
+    return copy.deepcopy(caches)
+
+
+def cut_caches(caches: LayerCaches, n_tokens: int) -> bool:
+    """Keep the first `n_tokens` tokens of single-row caches; False, with nothing changed, where that cannot be done.
+
+    A recurrent state cannot go back, nor can a sliding window that has moved on.
+    """
+    leaves = list(_leaves(caches))
+    offsets = [getattr(leaf, "offset", None) for leaf in leaves]
+    if not all(
+        isinstance(offset, int) and offset >= n_tokens and (offset == n_tokens or leaf.is_trimmable())
+        for leaf, offset in zip(leaves, offsets, strict=True)
+    ):
+        return False
+    for leaf in leaves:
+        if leaf.offset > n_tokens:
+            leaf.trim(leaf.offset - n_tokens)
+            if isinstance(leaf.keys, mx.array):
+                leaf.keys, leaf.values = (mx.contiguous(a[..., :n_tokens, :]) for a in (leaf.keys, leaf.values))
+    return True
+
+
+def _leaves(caches: SequenceOf[Any]) -> Iterator[Any]:
+    for cache in caches:
+        if hasattr(cache, "caches"):
+            yield from _leaves(cache.caches)
+        else:
+            yield cache
 
 
 class BatchArrays:
@@ -47,6 +82,13 @@ class BatchArrays:
         else:
             self.caches, self._is_merged = _merge([self.caches, caches]), True
         self.ids.append(sequence_id)
+
+    def copy_row(self, sequence_id: str) -> LayerCaches:
+        """One row's keys and values, in single-row caches of their own."""
+        if not self._is_merged:
+            return copy_caches(self.caches)
+        row = self.ids.index(sequence_id)
+        return [cache.extract(row) for cache in self.caches]
 
     def keep(self, rows: SequenceOf[int]) -> None:
         """Drop every row but these, by index in ascending order."""

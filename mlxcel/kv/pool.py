@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlxcel.errors import BugError, all_places_taken
+from mlxcel.errors import BugError, ServerBusy, all_places_taken
 
 
 def pool_capacity(max_batch_size: int, max_queue_depth: int | None) -> int | None:
@@ -45,18 +45,31 @@ class CachePool:
 
     @property
     def is_full(self) -> bool:
-        return self.capacity is not None and len(self._slots) >= self.capacity
+        return not self.has_room_for(1)
 
-    def reserve(self, sequence_id: str) -> None:
-        """Take a slot.
+    def has_room_for(self, n_sequences: int) -> bool:
+        """Whether so many more slots are free."""
+        return self.capacity is None or len(self._slots) + n_sequences <= self.capacity
 
-        Errors: ServerBusy when every slot is taken.
+    def reserve(self, *sequence_ids: str) -> None:
+        """Take a slot for each, or none.
+
+        Errors: ServerBusy when there are not as many.
         """
         if self.is_full:
             raise all_places_taken(len(self._slots))
-        if sequence_id in self._slots:
-            raise BugError(f"CachePool: {sequence_id} already has a slot")
-        self._slots[sequence_id] = _Slot()
+        if not self.has_room_for(len(sequence_ids)):
+            raise ServerBusy(
+                f"of {self.capacity} places (running and waiting) {len(self._slots)} are taken and "
+                f"{len(sequence_ids)} more were asked for; nothing was started. "
+                "Try again shortly, or start the server with a larger --max-queue-depth",
+                retry_after_s=1,
+            )
+        taken = [one for one in sequence_ids if one in self._slots]
+        if taken or len(set(sequence_ids)) < len(sequence_ids):
+            raise BugError(f"CachePool: {', '.join(taken or sequence_ids)} already has a slot")
+        for sequence_id in sequence_ids:
+            self._slots[sequence_id] = _Slot()
 
     def fits_ever(self, n_bytes: int) -> bool:
         """Whether a booking of this size fits an empty pool."""

@@ -13,9 +13,10 @@ import zlib
 from collections.abc import Collection, Iterable
 from collections.abc import Sequence as SequenceOf
 
-from mlxcel.core import Request, Sequence
-from mlxcel.engine.chunk import Chunk
+from mlxcel.core import Request, Sampled, Sequence, State
+from mlxcel.engine.chunk import Chunk, Fork
 from mlxcel.engine.runner import Results, Runner
+from mlxcel.errors import MlxcelError
 
 PRETEND_VOCABULARY = 50
 """Token ids of a PretendRunner: 0 to 49."""
@@ -45,13 +46,18 @@ def pretend_alone(request: Request, *, eos_ids: Collection[int] = ()) -> list[in
 class _Cached:
     """One row's stand-in for keys and values: what was cached, in a digest."""
 
-    def __init__(self) -> None:
-        self.n_tokens = 0
+    def __init__(self, tokens: SequenceOf[int] = ()) -> None:
+        self.tokens: list[int] = []
         self.digest = 0
         self.next_input = -1
+        self.append(tokens)
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.tokens)
 
     def append(self, tokens: SequenceOf[int]) -> None:
-        self.n_tokens += len(tokens)
+        self.tokens += tokens
         self.digest = _digest(tokens, self.digest)
 
 
@@ -59,11 +65,14 @@ class PretendRunner:
     """A model without tensors: a row's next token is a digest of everything cached and of its position.
 
     It keeps ModelRunner's contract: one step behind, rows in the order in which they joined, the input of a row
-    that stays is the token of its step before. Whoever plans a wrong chunk, order or position gets an assertion
-    or another token.
+    that stays is the token of its step before, a constraint hears each token once. Whoever plans a wrong chunk,
+    fork, order or position gets an assertion or another token. `can_go_back` says whether a source that has gone
+    on can still be forked.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, can_go_back: bool = True) -> None:
+        self.can_go_back = can_go_back
+        self.n_prefilled_tokens = 0
         self._prefilled: dict[str, _Cached] = {}
         self._rows: dict[str, _Cached] = {}
         self._landing: Results | None = None
@@ -77,6 +86,17 @@ class PretendRunner:
         cached = self._prefilled.setdefault(chunk.sequence.id, _Cached())
         assert cached.n_tokens == chunk.start < chunk.end < len(chunk.sequence.tokens)
         cached.append(chunk.tokens)
+        self.n_prefilled_tokens += len(chunk.tokens)
+
+    def fork(self, fork: Fork) -> bool:
+        source = self._prefilled.get(fork.source.id) or self._rows[fork.source.id]
+        assert fork.source.state is State.DECODING and fork.sequence.id not in self._prefilled
+        assert source.tokens[: fork.n_tokens] == fork.sequence.tokens[: fork.n_tokens]
+        assert 0 < fork.n_tokens <= source.n_tokens
+        if fork.n_tokens < source.n_tokens and not self.can_go_back:
+            return False
+        self._prefilled[fork.sequence.id] = _Cached(source.tokens[: fork.n_tokens])
+        return True
 
     def decode(self, rows: SequenceOf[Sequence]) -> Results:
         landed, self._landing = self._landing, None
@@ -89,8 +109,18 @@ class PretendRunner:
                 assert self._rows[row.id].n_tokens == len(row.tokens) - 1
         assert list(self._rows) == [row.id for row in rows]
         if rows:
-            self._landing = [(row, self._step(row)) for row in rows]
-        return landed or []
+            self._landing = [(row, Sampled(self._step(row))) for row in rows]
+        return [(row, self._advance(row, result)) for row, result in landed or []]
+
+    @staticmethod
+    def _advance(row: Sequence, result: Sampled | MlxcelError) -> Sampled | MlxcelError:
+        constraint = row.request.constraint
+        if constraint is None or isinstance(result, MlxcelError) or row.state is not State.DECODING:
+            return result
+        if result.token in row.end_ids:
+            return result
+        constraint.advance(result.token)
+        return result._replace(is_last=constraint.is_complete)
 
     def _step(self, row: Sequence) -> int:
         cached = self._rows[row.id]
@@ -123,6 +153,9 @@ class _Around:
     def prefill(self, chunk: Chunk) -> None:
         self.n_prefill_calls += 1
         self.runner.prefill(chunk)
+
+    def fork(self, fork: Fork) -> bool:
+        return self.runner.fork(fork)
 
     def decode(self, rows: SequenceOf[Sequence]) -> Results:
         """Only calls with rows count: an idle engine makes one without."""

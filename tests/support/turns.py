@@ -28,6 +28,8 @@ class Turns:
         plan = self.scheduler.plan()
         self.runner.forget(plan.freed)
         self.record(plan.ended)
+        for fork in plan.forks:
+            self.scheduler.commit_fork(fork, is_done=self.runner.fork(fork))
         if decode_fails:
             self.runner.reset()
             self.record(self.scheduler.fail(self.scheduler.under_way, GenerationError("on cue")))

@@ -33,9 +33,9 @@ class RecordingEngine(Engine):
         super().__init__(*parts)
         self.asked: list[Request] = []
 
-    def submit(self, request: Request) -> None:
-        self.asked.append(request)
-        super().submit(request)
+    def submit(self, *requests: Request) -> None:
+        self.asked += requests
+        super().submit(*requests)
 
 
 @asynccontextmanager

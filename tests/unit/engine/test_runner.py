@@ -13,13 +13,13 @@ import pytest
 from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import ConcatenateKVCache
 
-from mlxcel.core import FinishReason, Request, SamplingParams
+from mlxcel.core import FinishReason, Request, SamplingParams, Sequence
 from mlxcel.engine.runner import ModelRunner, batching_is_exact
 from mlxcel.engine.scheduler import BatchScheduler, SchedulerLimits
 from mlxcel.errors import GenerationError
 from mlxcel.model.checkpoint import read_checkpoint
 from mlxcel.model.load import LoadedModel, load_model
-from mlxcel.sampling.sampler import RowsSampler
+from mlxcel.sampling.sampler import RowsSampler, Samples
 from tests.support.turns import Turns, request
 
 EDGE_LENGTHS = (1, 2, 3, 31, 32, 33, 200, 255, 256, 257, 300, 511, 512, 513)
@@ -141,18 +141,19 @@ def test_a_row_that_gave_way_goes_on_with_the_same_tokens(model: LoadedModel) ->
     assert turns.tokens == tokens_alone(model, asked)
 
 
-class PickySampler:
+class PickySampler(RowsSampler):
     """RowsSampler, but it fails for seed 666 when it is made, and for seed 667 at its third token."""
 
-    def __init__(self, rows: SequenceOf[SamplingParams]) -> None:
-        if any(row.seed == 666 for row in rows):
+    def __init__(self, rows: SequenceOf[Sequence], previous: RowsSampler | None = None) -> None:
+        if any(row.request.sampling.seed == 666 for row in rows):
             raise ValueError("no such seed")
-        self._rows, self._sample = rows, RowsSampler(rows)
+        super().__init__(rows, previous)
+        self._seeds = [row.request.sampling.seed for row in rows]
 
-    def __call__(self, logprobs: mx.array, n_generated: SequenceOf[int]) -> mx.array:
-        if any(row.seed == 667 and n == 2 for row, n in zip(self._rows, n_generated, strict=True)):
+    def __call__(self, logits: mx.array, inputs: mx.array, positions: SequenceOf[int], masks: Any = None) -> Samples:
+        if any(seed == 667 and n == 2 for seed, n in zip(self._seeds, positions, strict=True)):
             raise RuntimeError("no third token")
-        return self._sample(logprobs, n_generated)
+        return super().__call__(logits, inputs, positions, masks)
 
 
 def test_a_row_whose_sampler_fails_ends_alone(model: LoadedModel) -> None:
@@ -160,8 +161,7 @@ def test_a_row_whose_sampler_fails_ends_alone(model: LoadedModel) -> None:
         request(f"r{seed}", prompt_ids(10, seed=seed), 8, sampling=SamplingParams(seed=seed))
         for seed in (1, 666, 2, 667, 3)
     ]
-    make_sampler: Any = PickySampler
-    turns = turns_of(model, runner=ModelRunner(model, make_sampler))
+    turns = turns_of(model, runner=ModelRunner(model, PickySampler))
     got = tokens_together(turns, asked)
     alone = tokens_alone(model, asked)
     for name in ("r1", "r2", "r3"):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlxcel.core import FinishReason, State
+from mlxcel.core import FinishReason, Sampled, State
 from mlxcel.engine.scheduler import OPEN_ENDED_BOOKING_TOKENS, BatchScheduler, SchedulerLimits
 from mlxcel.errors import ContextLengthExceeded, GenerationError, ServerBusy
 from mlxcel.kv.size import BLOCK_TOKENS, KVSize
@@ -295,7 +295,7 @@ def test_a_row_whose_token_is_an_error_ends_with_it_and_keeps_what_it_had() -> N
     row = scheduler.decoding[0]
     turns.record(scheduler.commit_decode([(row, error)]))
     assert turns.ends["a"].error is error and row.state is State.FINISHED
-    assert scheduler.commit_decode([(row, 7)]) == []
+    assert scheduler.commit_decode([(row, Sampled(7))]) == []
     assert scheduler.is_idle and len(scheduler.pool) == 0
 
 

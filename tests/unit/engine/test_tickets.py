@@ -18,7 +18,10 @@ class Desk:
     def __init__(self) -> None:
         self.submitted: list[Request] = []
         self.cancelled: list[str] = []
-        self.tickets = Tickets(self.submitted.append, self.cancelled.append)
+        self.tickets = Tickets(self.submit, self.cancelled.append)
+
+    def submit(self, *requests: Request) -> None:
+        self.submitted += requests
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

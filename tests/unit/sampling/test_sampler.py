@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import dataclasses
 import random
+from collections.abc import Sequence as SequenceOf
+from typing import cast
 
 import mlx.core as mx
 import numpy as np
@@ -8,11 +11,16 @@ import numpy.typing as npt
 import pytest
 from mlx_lm import sample_utils
 
-from mlxcel.core import SamplingParams
-from mlxcel.sampling.sampler import RowsSampler
+from mlxcel.core import SamplingParams, Sequence, TokenLogprobs
+from mlxcel.sampling.mask import Words, packed
+from mlxcel.sampling.sampler import RowsSampler, Samples
+from tests.support.constraints import ThirdOfVocabulary, allowed_after
+from tests.support.rows import edited_formula, row_of
+from tests.support.turns import request
 
 Floats = npt.NDArray[np.float32]
 V = 97
+GREEDY = SamplingParams(seed=0, temperature=0)
 
 
 def logprobs_of(seed: int, *, n_rows: int = 1, spread: float = 2.0) -> Floats:
@@ -34,11 +42,16 @@ def kept_by_reference(logprobs: Floats, params: SamplingParams) -> set[int]:
     return set(np.flatnonzero(kept).tolist())
 
 
+def sample(sampler: RowsSampler, logits: mx.array, positions: SequenceOf[int]) -> list[int]:
+    """One step whose input does not matter."""
+    inputs = mx.ones(logits.shape[0], dtype=mx.uint32)
+    return cast("list[int]", sampler(logits, inputs, positions).tokens.tolist())
+
+
 def drawn_tokens(logprobs: Floats, params: SamplingParams, n_draws: int) -> npt.NDArray[np.int64]:
     """Many tokens from one distribution: the same row at positions 0, 1, 2, ..."""
-    rows = [params] * n_draws
-    tokens = RowsSampler(rows)(mx.array(np.repeat(logprobs, n_draws, axis=0)), range(n_draws))
-    return np.array(tokens, dtype=np.int64)
+    rows = [row_of(params)] * n_draws
+    return np.array(sample(RowsSampler(rows), mx.array(np.repeat(logprobs, n_draws, axis=0)), range(n_draws)))
 
 
 FILTERS = [
@@ -99,31 +112,98 @@ def test_top_p_of_zero_keeps_the_most_likely_token_alone() -> None:
     assert set(drawn.tolist()) == {int(logprobs.argmax())}
 
 
-def many_params(seed: int, n_rows: int) -> list[SamplingParams]:
+def any_params(draw: random.Random) -> SamplingParams:
+    """Every parameter is set in about every other row."""
+    return SamplingParams(
+        seed=draw.randrange(2**63),
+        temperature=draw.choice([0, 0, 0, 1e-30, 0.5, 1, 100]),
+        top_p=draw.choice([0, 0.5, 0.95, 1]),
+        top_k=draw.choice([0, 1, 10, V, 10**6]),
+        min_p=draw.choice([0, 0.05, 1]),
+        typical_p=draw.choice([0.1, 0.6, 1, 1]),
+        xtc_probability=draw.choice([0, 0, 0.5, 1]),
+        xtc_threshold=draw.choice([0.02, 0.1]),
+        repetition_penalty=draw.choice([0.8, 1, 1, 1.3]),
+        presence_penalty=draw.choice([-1.0, 0, 0, 1.5]),
+        frequency_penalty=draw.choice([0, 0, 0.3]),
+        dry_multiplier=draw.choice([0, 0, 0.8]),
+        dry_allowed_length=1,
+        dry_sequence_breakers=((7,), (8, 9)),
+        logit_bias=draw.choice([{}, {}, {3: 100.0, 5: -100.0}, {V - 1: 2.5}]),
+        min_tokens=draw.choice([0, 0, 12]),
+        n_logprobs=draw.choice([None, None, 0, 5]),
+    )
+
+
+def any_row(draw: random.Random, *, index: int) -> Sequence:
+    n_prompt = draw.choice([1, 3, 70])
+    asked = request(f"r{index}", [draw.randrange(20) for _ in range(n_prompt)], 1000, sampling=any_params(draw))
+    if draw.random() < 0.4:
+        asked = dataclasses.replace(asked, constraint=ThirdOfVocabulary(n_vocabulary=V, n_tokens=10**6))
+    return Sequence(asked, end_ids=frozenset({2, 11}))
+
+
+def allowed_to(row: Sequence) -> list[int] | None:
+    return None if row.request.constraint is None else allowed_after(row.tokens, n_vocabulary=V)
+
+
+def mask_of(row: Sequence) -> Words | None:
+    allowed = allowed_to(row)
+    return None if allowed is None else packed(allowed, V)
+
+
+def reported(samples: Samples) -> dict[int, TokenLogprobs]:
+    return {} if samples.logprobs is None else samples.logprobs.read()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_of_a_mixed_batch_get_exactly_what_they_get_alone_and_what_the_formulas_say(seed: int) -> None:
     draw = random.Random(seed)
-    return [
-        SamplingParams(
-            seed=draw.randrange(2**63),
-            temperature=draw.choice([0, 0, 1e-30, 0.5, 1, 100]),
-            top_p=draw.choice([0, 0.5, 0.95, 1]),
-            top_k=draw.choice([0, 1, 10, V, 10**6]),
-            min_p=draw.choice([0, 0.05, 1]),
-        )
-        for _ in range(n_rows)
-    ]
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_rows_of_a_mixed_batch_get_exactly_what_they_get_alone(seed: int) -> None:
-    rows = many_params(seed, 9)
-    together = RowsSampler(rows)
+    rows = [any_row(draw, index=index) for index in range(8)]
     alone = [RowsSampler([row]) for row in rows]
-    for step in range(25):
-        logprobs = mx.array(logprobs_of(1000 * seed + step, n_rows=len(rows)))
-        positions = [step + 3 * index for index in range(len(rows))]
-        got: object = together(logprobs, positions).tolist()
-        expected = [alone[i](logprobs[i : i + 1], positions[i : i + 1]).item() for i in range(len(rows))]
-        assert got == expected
+    running = list(rows)
+    together: RowsSampler | None = None
+    for step in range(30):
+        if together is None or draw.random() < 0.1:
+            # Rows leave and come back in another order; the lone samplers see none of it.
+            running = draw.sample(rows, draw.choice([2, 7, 8])) if step else running
+            together = RowsSampler(running, together)
+        logits = mx.array(logprobs_of(1000 * seed + step, n_rows=len(rows)) + 3)
+        inputs = mx.array([row.tokens[-1] for row in rows], dtype=mx.uint32)
+        masks = [mask_of(row) for row in rows]
+        picked, tops = {}, {}
+        for index, row in enumerate(rows):
+            at, n = slice(index, index + 1), len(row.tokens) - len(row.request.prompt)
+            samples = alone[index](logits[at], inputs[at], [n], masks[at])
+            picked[row.id], tops[row.id] = cast("int", samples.tokens.item()), reported(samples).get(0)
+            exact = edited_formula(np.array(logits[index]), row, allowed_to(row))
+            if row.request.sampling.temperature == 0:
+                assert exact[picked[row.id]] == pytest.approx(exact.max(), abs=1e-4)
+            assert np.isfinite(exact[picked[row.id]]), "a masked token was picked"
+        chosen = [rows.index(row) for row in running]
+        at_rows = mx.array(chosen)
+        positions = [len(row.tokens) - len(row.request.prompt) for row in running]
+        samples = together(logits[at_rows], inputs[at_rows], positions, [masks[index] for index in chosen])
+        assert samples.tokens.tolist() == [picked[row.id] for row in running]
+        logprobs = reported(samples)
+        assert [logprobs.get(index) for index in range(len(running))] == [tops[row.id] for row in running]
+        for row in rows:
+            row.tokens.append(picked[row.id])
+
+
+def test_a_bias_for_a_token_that_does_not_exist_is_an_error_and_not_a_write_elsewhere() -> None:
+    for token in (-1, V):
+        sampler = RowsSampler([row_of(SamplingParams(seed=0, logit_bias={token: 1.0}))])
+        with pytest.raises(ValueError, match=f"token {token}"):
+            sample(sampler, mx.zeros((1, V)), [0])
+
+
+def test_greedy_rows_of_half_precision_are_picked_alike_beside_rows_of_every_kind() -> None:
+    for seed in range(20):
+        logits = mx.array(logprobs_of(seed, n_rows=2) * 5).astype(mx.bfloat16)
+        greedy, other = row_of(GREEDY, name="greedy"), row_of(dataclasses.replace(GREEDY, repetition_penalty=1.5))
+        alone = sample(RowsSampler([greedy]), logits[:1], [0])
+        assert sample(RowsSampler([greedy, other]), logits, [0, 0])[:1] == alone
 
 
 def test_the_same_seed_gives_the_same_tokens_and_a_neighbouring_seed_unrelated_ones() -> None:
@@ -179,5 +259,5 @@ def test_half_precision_logits_are_sampled_and_filtered(dtype: mx.Dtype) -> None
         SamplingParams(seed=2, top_k=1),
         SamplingParams(seed=3, temperature=1, min_p=1),
     ]
-    tokens = np.array(RowsSampler(rows)(logprobs, [0, 0, 0]))
-    assert tokens.tolist() == np.array(logprobs.astype(mx.float32)).argmax(-1).tolist()
+    tokens = sample(RowsSampler([row_of(params) for params in rows]), logprobs, [0, 0, 0])
+    assert tokens == np.array(logprobs.astype(mx.float32)).argmax(-1).tolist()
