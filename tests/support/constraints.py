@@ -25,6 +25,9 @@ class ThirdOfVocabulary:
         self._n_vocabulary = n_vocabulary
         self._n_tokens = n_tokens
 
+    def renewed(self) -> ThirdOfVocabulary:
+        return ThirdOfVocabulary(n_vocabulary=self._n_vocabulary, n_tokens=self._n_tokens)
+
     def mask(self) -> Words:
         assert not self.is_complete, "a mask was asked for after the end"
         words = np.zeros(-(-self._n_vocabulary // 32), np.uint32)

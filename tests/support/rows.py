@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Collection
 from collections.abc import Sequence as SequenceOf
@@ -19,6 +20,29 @@ def row_of(
     params: SamplingParams, *, name: str = "r", prompt: SequenceOf[int] = (1,), end_ids: Collection[int] = ()
 ) -> Sequence:
     return Sequence(request(name, list(prompt), 1000, sampling=params), end_ids=frozenset(end_ids))
+
+
+def any_params(draw: random.Random, *, n_vocabulary: int) -> SamplingParams:
+    """Every parameter is set in about every other row."""
+    return SamplingParams(
+        seed=draw.randrange(2**63),
+        temperature=draw.choice([0, 0, 0, 1e-30, 0.5, 1, 100]),
+        top_p=draw.choice([0, 0.5, 0.95, 1]),
+        top_k=draw.choice([0, 1, 10, n_vocabulary, 10**6]),
+        min_p=draw.choice([0, 0.05, 1]),
+        typical_p=draw.choice([0.1, 0.6, 1, 1]),
+        xtc_probability=draw.choice([0, 0, 0.5, 1]),
+        xtc_threshold=draw.choice([0.02, 0.1]),
+        repetition_penalty=draw.choice([0.8, 1, 1, 1.3]),
+        presence_penalty=draw.choice([-1.0, 0, 0, 1.5]),
+        frequency_penalty=draw.choice([0, 0, 0.3]),
+        dry_multiplier=draw.choice([0, 0, 0.8]),
+        dry_allowed_length=1,
+        dry_sequence_breakers=((7,), (8, 9)),
+        logit_bias=draw.choice([{}, {}, {3: 100.0, 5: -100.0}, {n_vocabulary - 1: 2.5}]),
+        min_tokens=draw.choice([0, 0, 12]),
+        n_logprobs=draw.choice([None, None, 0, 5]),
+    )
 
 
 def repetition_formula(scores: Floats, tokens: SequenceOf[int], penalty: float) -> Floats:

@@ -32,13 +32,17 @@ def _next_token(digest: int, position: int) -> int:
     return zlib.crc32(position.to_bytes(4, "little"), digest) % PRETEND_VOCABULARY
 
 
-def pretend_alone(request: Request, *, eos_ids: Collection[int] = ()) -> list[int]:
-    """The tokens that a request gets from a PretendRunner, computed without an engine."""
+def pretend_alone(request: Request, *, eos_ids: Collection[int] = (), complete_after: int | None = None) -> list[int]:
+    """The tokens that a request gets from a PretendRunner, computed without an engine.
+
+    `complete_after` counts the tokens that complete its constraint.
+    """
     digest, tokens = _digest(request.prompt), list[int]()
-    while len(tokens) < request.max_tokens:
+    ends = set(request.sampling.stop_token_ids) | (set() if request.ignore_eos else set(eos_ids))
+    while len(tokens) < min(request.max_tokens, complete_after or request.max_tokens):
         tokens.append(_next_token(digest, len(tokens)))
         digest = _digest(tokens[-1:], digest)
-        if tokens[-1] in eos_ids and not request.ignore_eos:
+        if tokens[-1] in ends:
             break
     return tokens
 
@@ -72,7 +76,6 @@ class PretendRunner:
 
     def __init__(self, *, can_go_back: bool = True) -> None:
         self.can_go_back = can_go_back
-        self.n_prefilled_tokens = 0
         self._prefilled: dict[str, _Cached] = {}
         self._rows: dict[str, _Cached] = {}
         self._landing: Results | None = None
@@ -86,7 +89,6 @@ class PretendRunner:
         cached = self._prefilled.setdefault(chunk.sequence.id, _Cached())
         assert cached.n_tokens == chunk.start < chunk.end < len(chunk.sequence.tokens)
         cached.append(chunk.tokens)
-        self.n_prefilled_tokens += len(chunk.tokens)
 
     def fork(self, fork: Fork) -> bool:
         source = self._prefilled.get(fork.source.id) or self._rows[fork.source.id]
@@ -149,12 +151,16 @@ class _Around:
         self.runner = runner
         self.n_decode_calls = 0
         self.n_prefill_calls = 0
+        self.n_prefilled_tokens = 0
+        self.n_fork_calls = 0
 
     def prefill(self, chunk: Chunk) -> None:
         self.n_prefill_calls += 1
+        self.n_prefilled_tokens += len(chunk.tokens)
         self.runner.prefill(chunk)
 
     def fork(self, fork: Fork) -> bool:
+        self.n_fork_calls += 1
         return self.runner.fork(fork)
 
     def decode(self, rows: SequenceOf[Sequence]) -> Results:
@@ -184,11 +190,13 @@ class FailingRunner(_Around):
         *,
         decode_calls: Collection[int] = (),
         prefill_calls: Collection[int] = (),
+        fork_calls: Collection[int] = (),
         probe_fails: bool = False,
     ) -> None:
         super().__init__(runner)
         self._decode_calls = decode_calls
         self._prefill_calls = prefill_calls
+        self._fork_calls = fork_calls
         self._probe_fails = probe_fails
 
     def prefill(self, chunk: Chunk) -> None:
@@ -196,6 +204,12 @@ class FailingRunner(_Around):
             self.n_prefill_calls += 1
             raise RuntimeError("prefill failed on cue")
         super().prefill(chunk)
+
+    def fork(self, fork: Fork) -> bool:
+        if self.n_fork_calls + 1 in self._fork_calls:
+            self.n_fork_calls += 1
+            raise RuntimeError("fork failed on cue")
+        return super().fork(fork)
 
     def decode(self, rows: SequenceOf[Sequence]) -> Results:
         if rows and self.n_decode_calls + 1 in self._decode_calls:

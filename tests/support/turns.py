@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from mlxcel.core import Event, FinishReason, Request, SamplingParams
+from mlxcel.core import Constraint, Event, FinishReason, Priority, Request, SamplingParams, TokenLogprobs
 from mlxcel.engine.runner import Runner
 from mlxcel.engine.scheduler import BatchScheduler, Plan
 from mlxcel.errors import GenerationError
@@ -13,23 +13,29 @@ from mlxcel.errors import GenerationError
 class Turns:
     """Drives both and records what every request was told.
 
-    `tokens` and `ends` are by request id; an id in `ends` never gets another event, which is checked.
+    `tokens`, `logprobs` and `ends` are by request id; an id in `ends` never gets another event, which is checked.
     """
 
     def __init__(self, scheduler: BatchScheduler, runner: Runner) -> None:
         self.scheduler = scheduler
         self.runner = runner
         self.tokens: dict[str, list[int]] = defaultdict(list)
+        self.logprobs: dict[str, list[TokenLogprobs | None]] = defaultdict(list)
         self.ends: dict[str, Event] = {}
         self.n_turns = 0
 
-    def turn(self, *, decode_fails: bool = False, failing_chunk: int | None = None) -> Plan:
-        """One turn as the loop does it; optionally its decode step or one of its chunks fails."""
+    def turn(
+        self, *, decode_fails: bool = False, failing_chunk: int | None = None, failing_fork: int | None = None
+    ) -> Plan:
+        """One turn as the loop does it; optionally its decode step, or one of its chunks or forks, fails."""
         plan = self.scheduler.plan()
         self.runner.forget(plan.freed)
         self.record(plan.ended)
-        for fork in plan.forks:
-            self.scheduler.commit_fork(fork, is_done=self.runner.fork(fork))
+        for index, fork in enumerate(plan.forks):
+            if index == failing_fork:
+                self.record(self.scheduler.fail([fork.sequence], GenerationError("on cue")))
+            else:
+                self.scheduler.commit_fork(fork, is_done=self.runner.fork(fork))
         if decode_fails:
             self.runner.reset()
             self.record(self.scheduler.fail(self.scheduler.under_way, GenerationError("on cue")))
@@ -56,6 +62,7 @@ class Turns:
             assert event.request_id not in self.ends, f"{event} came after the end"
             if event.token is not None:
                 self.tokens[event.request_id].append(event.token)
+                self.logprobs[event.request_id].append(event.logprobs)
             if event.finish is not None:
                 assert (event.error is not None) == (event.finish is FinishReason.ERROR)
                 self.ends[event.request_id] = event
@@ -69,6 +76,8 @@ def request(
     sampling: SamplingParams | None = None,
     ignore_eos: bool = False,
     is_open_ended: bool = False,
+    priority: Priority = Priority.NORMAL,
+    constraint: Constraint | None = None,
 ) -> Request:
     """A request, greedy unless told otherwise."""
     return Request(
@@ -78,4 +87,6 @@ def request(
         sampling=sampling or SamplingParams(seed=0, temperature=0),
         ignore_eos=ignore_eos,
         is_open_ended=is_open_ended,
+        priority=priority,
+        constraint=constraint,
     )

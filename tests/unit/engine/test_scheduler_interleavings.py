@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from mlxcel.core import FinishReason, Request
+from mlxcel.core import FinishReason, Priority, Request, SamplingParams
 from mlxcel.engine.scheduler import BatchScheduler, Plan, SchedulerLimits
-from mlxcel.errors import ContextLengthExceeded, ServerBusy
+from mlxcel.errors import ContextLengthExceeded, InputError, ServerBusy
 from mlxcel.kv.size import BLOCK_TOKENS, KVSize
+from tests.support.constraints import CompleteAfter
 from tests.support.runners import PretendRunner, pretend_alone
 from tests.support.turns import Turns, request
 
@@ -27,6 +28,7 @@ class Interleavings(RuleBasedStateMachine):
         open_ended_booking_tokens=st.sampled_from([1, 300]),
         window_tokens=st.sampled_from([None, None, 300]),
         fixed_bytes=st.sampled_from([0, 100]),
+        can_go_back=st.booleans(),
     )
     def open(
         self,
@@ -37,6 +39,7 @@ class Interleavings(RuleBasedStateMachine):
         open_ended_booking_tokens: int,
         window_tokens: int | None,
         fixed_bytes: int,
+        can_go_back: bool,
     ) -> None:
         limits = SchedulerLimits(
             max_batch_size=max_batch_size,
@@ -47,9 +50,10 @@ class Interleavings(RuleBasedStateMachine):
         )
         self.kv_size = KVSize(bytes_per_token=1, fixed_bytes=fixed_bytes, window_tokens=window_tokens)
         self.scheduler = BatchScheduler(limits, kv_size=self.kv_size, eos_ids=EOS_IDS)
-        self.runner = PretendRunner()
+        self.runner = PretendRunner(can_go_back=can_go_back)
         self.turns = Turns(self.scheduler, self.runner)
         self.accepted: dict[str, Request] = {}
+        self.complete_after: dict[str, int | None] = {}
         self.started: set[str] = set()
         self.n_empty_turns = 0
 
@@ -62,20 +66,49 @@ class Interleavings(RuleBasedStateMachine):
         max_tokens=st.sampled_from([1, 2, 5, 30, 300]),
         ignore_eos=st.sampled_from([True, True, False]),
         is_open_ended=st.sampled_from([True, True, False]),
+        n_answers=st.sampled_from([1, 1, 1, 2, 3, 5]),
+        priority=st.sampled_from(Priority),
+        complete_after=st.sampled_from([None, None, 1, 4, 200]),
+        stop_token_ids=st.sampled_from([frozenset[int](), frozenset({7, 8, 9})]),
     )
-    def submit(self, n_prompt: int, max_tokens: int, ignore_eos: bool, is_open_ended: bool) -> None:
-        name = f"r{len(self.accepted)}"
-        prompt = [len(self.accepted)] * n_prompt
-        asked = request(name, prompt, max_tokens, ignore_eos=ignore_eos, is_open_ended=is_open_ended)
+    def submit(
+        self,
+        n_prompt: int,
+        max_tokens: int,
+        ignore_eos: bool,
+        is_open_ended: bool,
+        n_answers: int,
+        priority: Priority,
+        complete_after: int | None,
+        stop_token_ids: frozenset[int],
+    ) -> None:
+        n_before = len(self.accepted)
+        asked = [
+            request(
+                f"r{n_before + index}",
+                [n_before] * n_prompt,
+                max_tokens,
+                sampling=SamplingParams(seed=index, temperature=0, stop_token_ids=stop_token_ids),
+                ignore_eos=ignore_eos,
+                is_open_ended=is_open_ended,
+                priority=priority,
+                constraint=None if complete_after is None else CompleteAfter(complete_after),
+            )
+            for index in range(n_answers)
+        ]
         before = (len(self.scheduler.pool), len(self.scheduler.queue), self.scheduler.pool.booked_bytes)
+        capacity = self.scheduler.pool.capacity
         try:
-            self.scheduler.submit(asked)
+            self.scheduler.submit(*asked)
         except ServerBusy:
-            assert len(self.live) == self.scheduler.pool.capacity
+            assert capacity is not None and len(self.live) + n_answers > capacity
         except ContextLengthExceeded:
             assert self.scheduler.pool.budget_bytes is not None
+        except InputError as error:
+            assert error.param == "n" and capacity is not None and n_answers > capacity
         else:
-            self.accepted[name] = asked
+            self.accepted |= {one.id: one for one in asked}
+            self.complete_after |= {one.id: complete_after for one in asked}
             return
         assert before == (len(self.scheduler.pool), len(self.scheduler.queue), self.scheduler.pool.booked_bytes)
 
@@ -115,19 +148,30 @@ class Interleavings(RuleBasedStateMachine):
         if index < len(plan.chunks):
             assert self.turns.ends[plan.chunks[index].sequence.id].finish is FinishReason.ERROR
 
+    @precondition(lambda self: self.live)
+    @rule(index=st.integers(0, 2))
+    def fork_fails(self, index: int) -> None:
+        plan = self.turns.turn(failing_fork=index)
+        self.check(plan)
+        if index < len(plan.forks):
+            assert self.turns.ends[plan.forks[index].sequence.id].finish is FinishReason.ERROR
+
     def check(self, plan: Plan) -> None:
         scheduler, pool = self.scheduler, self.scheduler.pool
         pool.check()
-        planned = Counter([*(row.id for row in plan.decode), *(chunk.sequence.id for chunk in plan.chunks)])
+        forked = [fork.sequence.id for fork in plan.forks]
+        planned = Counter([*forked, *(row.id for row in plan.decode), *(chunk.sequence.id for chunk in plan.chunks)])
         assert all(n == 1 for n in planned.values()), "a sequence was planned twice"
         assert len(plan.decode) <= scheduler.limits.max_batch_size >= scheduler.n_running
         n_chunk_tokens = sum(chunk.end - chunk.start for chunk in plan.chunks)
         assert n_chunk_tokens <= scheduler.chunk_size.n_tokens
         assert len(scheduler.queue) + scheduler.n_running == len(pool) == len(self.live)
         running = {row.id for row in [*scheduler.prefilling, *scheduler.decoding]} - self.started
-        # Sequences that were cancelled while they waited never start, so the rest must start in order.
-        waiting = [name for name in self.live if name not in running | self.started]
-        assert not running or not waiting or max(map(self.number, running)) < min(map(self.number, waiting))
+        # Sequences that were cancelled while they waited never start, so the rest of a lane must start in order.
+        for lane in Priority:
+            started = [self.number(name) for name in running if self.accepted[name].priority is lane]
+            waiting = [self.number(n) for n in self.waiting(running) if self.accepted[n].priority is lane]
+            assert not started or not waiting or max(started) < min(waiting)
         self.started |= running
         # A turn that plans and starts nothing may still read the last step of its rows; a second one would spin.
         self.n_empty_turns = 0 if planned or plan.ended or running else self.n_empty_turns + 1
@@ -136,6 +180,9 @@ class Interleavings(RuleBasedStateMachine):
         assert sum(map(self.kv_size.bytes_for, cached.values())) <= pool.booked_bytes
         for name, tokens in self.turns.tokens.items():
             assert len(tokens) <= self.accepted[name].max_tokens
+
+    def waiting(self, running: set[str]) -> list[str]:
+        return [name for name in self.live if name not in running | self.started]
 
     @staticmethod
     def number(name: str) -> int:
@@ -149,13 +196,19 @@ class Interleavings(RuleBasedStateMachine):
         assert (len(self.scheduler.pool), self.scheduler.pool.booked_bytes) == (0, 0)
         assert self.runner.n_cached == {}
         for name, asked in self.accepted.items():
-            alone = pretend_alone(asked, eos_ids=EOS_IDS)
+            complete_after = self.complete_after[name]
+            alone = pretend_alone(asked, eos_ids=EOS_IDS, complete_after=complete_after)
             tokens, end = self.turns.tokens[name], self.turns.ends[name]
             assert tokens == alone[: len(tokens)]
+            ends = asked.sampling.stop_token_ids | (frozenset() if asked.ignore_eos else EOS_IDS)
             if end.finish in (FinishReason.STOP, FinishReason.LENGTH):
                 assert tokens == alone
-                is_stopped = alone[-1] in EOS_IDS and not asked.ignore_eos
+                is_stopped = alone[-1] in ends or len(alone) == complete_after
                 assert end.finish is (FinishReason.STOP if is_stopped else FinishReason.LENGTH)
+                # An end token has no text; the token that completes a constraint has, and comes before the end.
+                assert (end.token is None) == (alone[-1] not in ends and len(alone) == complete_after)
+            if isinstance(asked.constraint, CompleteAfter):
+                assert asked.constraint.tokens == [token for token in tokens if token not in ends]
 
 
 TestInterleavings = Interleavings.TestCase

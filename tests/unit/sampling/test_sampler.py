@@ -15,7 +15,7 @@ from mlxcel.core import SamplingParams, Sequence, TokenLogprobs
 from mlxcel.sampling.mask import Words, packed
 from mlxcel.sampling.sampler import RowsSampler, Samples
 from tests.support.constraints import ThirdOfVocabulary, allowed_after
-from tests.support.rows import edited_formula, row_of
+from tests.support.rows import any_params, edited_formula, row_of
 from tests.support.turns import request
 
 Floats = npt.NDArray[np.float32]
@@ -112,32 +112,11 @@ def test_top_p_of_zero_keeps_the_most_likely_token_alone() -> None:
     assert set(drawn.tolist()) == {int(logprobs.argmax())}
 
 
-def any_params(draw: random.Random) -> SamplingParams:
-    """Every parameter is set in about every other row."""
-    return SamplingParams(
-        seed=draw.randrange(2**63),
-        temperature=draw.choice([0, 0, 0, 1e-30, 0.5, 1, 100]),
-        top_p=draw.choice([0, 0.5, 0.95, 1]),
-        top_k=draw.choice([0, 1, 10, V, 10**6]),
-        min_p=draw.choice([0, 0.05, 1]),
-        typical_p=draw.choice([0.1, 0.6, 1, 1]),
-        xtc_probability=draw.choice([0, 0, 0.5, 1]),
-        xtc_threshold=draw.choice([0.02, 0.1]),
-        repetition_penalty=draw.choice([0.8, 1, 1, 1.3]),
-        presence_penalty=draw.choice([-1.0, 0, 0, 1.5]),
-        frequency_penalty=draw.choice([0, 0, 0.3]),
-        dry_multiplier=draw.choice([0, 0, 0.8]),
-        dry_allowed_length=1,
-        dry_sequence_breakers=((7,), (8, 9)),
-        logit_bias=draw.choice([{}, {}, {3: 100.0, 5: -100.0}, {V - 1: 2.5}]),
-        min_tokens=draw.choice([0, 0, 12]),
-        n_logprobs=draw.choice([None, None, 0, 5]),
-    )
-
-
 def any_row(draw: random.Random, *, index: int) -> Sequence:
     n_prompt = draw.choice([1, 3, 70])
-    asked = request(f"r{index}", [draw.randrange(20) for _ in range(n_prompt)], 1000, sampling=any_params(draw))
+    asked = request(
+        f"r{index}", [draw.randrange(20) for _ in range(n_prompt)], 1000, sampling=any_params(draw, n_vocabulary=V)
+    )
     if draw.random() < 0.4:
         asked = dataclasses.replace(asked, constraint=ThirdOfVocabulary(n_vocabulary=V, n_tokens=10**6))
     return Sequence(asked, end_ids=frozenset({2, 11}))
