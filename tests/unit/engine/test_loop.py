@@ -11,7 +11,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from mlxcel.core import Event, FinishReason, Sequence
+from mlxcel.core import Event, FinishReason, Request, Sequence
 from mlxcel.engine.loop import Engine, EngineParts
 from mlxcel.engine.runner import ModelRunner, Results, Runner
 from mlxcel.engine.scheduler import BatchScheduler, SchedulerLimits
@@ -356,6 +356,50 @@ def test_a_step_that_fails_after_its_last_row_ended_leaves_the_engine_alive() ->
         heard.until_ended("b")
     assert heard.ends["a"].finish is FinishReason.STOP and runner.n_left == 0
     assert heard.tokens["b"] == pretend_alone(request("b", [7, 7], 2)) and engine.error is None
+
+
+def test_a_group_is_accepted_whole_or_refused_whole_with_the_reason_for_each() -> None:
+    def group(name: str, n: int) -> list[Request]:
+        return [request(f"{name}{index}", [4] * 40, 5) for index in range(n)]
+
+    with engine_of(PretendRunner(), scheduler_of(max_batch_size=2, max_queue_depth=2)) as (engine, heard):
+        engine.submit(*group("a", 3))
+        engine.submit(*group("b", 2))
+        engine.submit(*group("c", 5))
+        engine.submit(request("d", [1], 2))
+        engine.start()
+        names = ["a0", "a1", "a2", "b0", "b1", *(f"c{i}" for i in range(5)), "d"]
+        heard.until_ended(*names)
+    assert heard.accepted == {"a0", "a1", "a2", "d"}
+    for one in [*group("a", 3), request("d", [1], 2)]:
+        assert heard.tokens[one.id] == pretend_alone(one)
+    assert all(isinstance(heard.ends[f"b{i}"].error, ServerBusy) for i in range(2))
+    for i in range(5):
+        error = heard.ends[f"c{i}"].error
+        assert isinstance(error, InputError) and error.param == "n" and "4 sequences" in error.message
+
+
+def test_a_fork_that_fails_ends_its_own_sequence_and_the_engine_goes_on() -> None:
+    asked = [request(f"a{index}", [4] * 40, 5) for index in range(3)]
+    runner = FailingRunner(PretendRunner(), fork_calls={1})
+    with engine_of(runner) as (engine, heard):
+        engine.start()
+        engine.submit(*asked)
+        heard.until_ended(*(one.id for one in asked))
+        assert engine.stats.n_failed_steps == 1
+    failed = [name for name, end in heard.ends.items() if end.finish is FinishReason.ERROR]
+    assert len(failed) == 1 and isinstance(heard.ends[failed[0]].error, GenerationError)
+    assert all(heard.tokens[one.id] == pretend_alone(one) for one in asked if one.id != failed[0])
+    assert runner.n_fork_calls == 2 and engine.error is None
+
+
+def test_a_group_that_comes_after_the_end_is_told_so_one_by_one() -> None:
+    with engine_of(PretendRunner()) as (engine, heard):
+        engine.start()
+        assert engine.stop(timeout_s=PATIENCE_S)
+        engine.submit(request("a", [1], 1), request("b", [1], 1))
+        heard.until_ended("a", "b")
+    assert all(isinstance(end.error, NotReady) for end in heard.ends.values())
 
 
 def test_an_idle_engine_uses_no_processor_time() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -41,6 +41,27 @@ def test_a_ticket_hears_its_own_events_in_order_and_closes_with_its_end() -> Non
         assert await a.events() == [Event("a", 6), Event("a", 8, FinishReason.LENGTH)]
         assert await b.events() == [Event("b", 7)]
         assert a.is_ended and not b.is_ended and len(desk.tickets) == 1
+
+    run(main())
+
+
+def test_a_group_is_submitted_at_once_and_each_of_its_tickets_hears_its_own_events() -> None:
+    class OneCall(Desk):
+        calls: ClassVar[list[list[str]]] = []
+
+        def submit(self, *requests: Request) -> None:
+            self.calls.append([one.id for one in requests])
+
+    async def main() -> None:
+        desk = OneCall()
+        a, b = desk.tickets.open_group([request("a", [1], 3), request("b", [1], 3)])
+        assert desk.calls == [["a", "b"]] and len(desk.tickets) == 2
+        desk.tickets.deliver([Event("a", None), Event("b", None), Event("b", 7)])
+        await a.accepted()
+        await b.accepted()
+        assert await b.events() == [Event("b", 7)]
+        desk.tickets.deliver([Event("a", None, FinishReason.CANCELLED)])
+        assert a.is_ended and not b.is_ended
 
     run(main())
 

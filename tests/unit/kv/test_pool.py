@@ -25,6 +25,22 @@ def test_one_running_and_eight_waiting_hold_exactly_nine() -> None:
     assert len(pool) == 9
 
 
+def test_a_group_takes_a_slot_for_each_or_none() -> None:
+    pool = CachePool(capacity=4, budget_bytes=None)
+    pool.reserve("a", "b")
+    with pytest.raises(ServerBusy, match="2 are taken and 3 more"):
+        pool.reserve("c", "d", "e")
+    with pytest.raises(BugError):
+        pool.reserve("c", "b")
+    with pytest.raises(BugError):
+        pool.reserve("c", "c")
+    assert len(pool) == 2 and "c" not in pool
+    assert pool.has_room_for(2) and not pool.has_room_for(3) and not pool.is_full
+    pool.reserve("c", "d")
+    assert pool.is_full
+    pool.check()
+
+
 def test_an_unbounded_queue_makes_an_unbounded_pool() -> None:
     assert pool_capacity(1, None) is None
     pool = CachePool(capacity=None, budget_bytes=None)
