@@ -10,7 +10,7 @@ import mlx.core as mx
 import pytest
 from mlx.utils import tree_flatten, tree_unflatten
 
-from mlxcel.core import Request
+from mlxcel.core import Request, SamplingParams
 from mlxcel.engine.runner import ModelRunner, batching_is_exact
 from mlxcel.engine.scheduler import BatchScheduler, SchedulerLimits
 from mlxcel.kv.size import KVSize
@@ -105,6 +105,22 @@ def test_windows_and_state_layers_give_in_a_batch_what_they_give_alone(family: s
     assert len({tuple(tokens) for tokens in alone.values()}) == len(asked)
     for rows, chunk in ((1, 7), (4, 512), (4, 9)):
         assert tokens_of(turns_of(model, rows=rows, chunk=chunk), asked, turns_between=3) == alone, (rows, chunk)
+
+
+@pytest.mark.parametrize("n_prompt", [9, 40])
+@pytest.mark.parametrize("family", ["gemma3_text", "nemotron_h"])
+def test_answers_of_a_group_are_those_of_lone_requests_though_some_caches_cannot_go_back(
+    family: str, n_prompt: int
+) -> None:
+    model = model_of(family)
+    prompt = [random.Random(n_prompt).randrange(4, V) for _ in range(n_prompt)]
+    asked = [request(f"a{seed}", prompt, 4 + seed, sampling=SamplingParams(seed=seed)) for seed in range(5)]
+    alone = tokens_of(turns_of(model, rows=1, chunk=512), asked)
+    for rows, chunk in ((2, 512), (5, 512), (3, 7)):
+        turns = turns_of(model, rows=rows, chunk=chunk)
+        turns.scheduler.submit(*asked)
+        turns.until_idle()
+        assert turns.tokens == alone, (rows, chunk)
 
 
 def test_a_family_whose_batched_path_is_wrong_is_found_out_and_served_alone() -> None:
