@@ -41,7 +41,10 @@ class Samples(NamedTuple):
 
 
 class RowsSampler:
-    """Samples for a fixed list of rows, step by step; make a new one, from the `previous`, when the rows change."""
+    """Samples for a fixed list of rows, one step after the other; when the rows change, a new one takes over.
+
+    It may be made from the `previous` one, to keep what took long to find out about rows that stay.
+    """
 
     def __init__(self, rows: SequenceOf[Sequence], previous: RowsSampler | None = None) -> None:
         params = [row.request.sampling for row in rows]
@@ -59,7 +62,6 @@ class RowsSampler:
         self._edits: list[Edit] = []
         self._masks: RowMasks | None = None
         self._filters: Filters | None = None
-        self._next_positions: list[int] = []
 
     def __call__(
         self,
@@ -110,10 +112,9 @@ class RowsSampler:
         positions: SequenceOf[int],
         masks: SequenceOf[Words | None] | None,
     ) -> mx.array:
-        if self._masks is None or self._next_positions != list(positions):
+        if self._masks is None:
             self._masks = RowMasks(self._rows, scores.shape[-1])
             self._edits = list(self._make_edits(positions, scores.shape[-1]))
-        self._next_positions = [n + 1 for n in positions]
         for edit in self._edits:
             scores = edit(scores, inputs)
         is_allowed = self._masks(positions, masks)

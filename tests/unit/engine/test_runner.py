@@ -15,7 +15,8 @@ import pytest
 from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import ConcatenateKVCache
 
-from mlxcel.core import FinishReason, Request, SamplingParams, Sequence, TokenLogprobs
+from mlxcel.core import FinishReason, Request, Sampled, SamplingParams, Sequence, TokenLogprobs
+from mlxcel.engine.chunk import Chunk, Fork
 from mlxcel.engine.runner import ModelRunner, Runner, batching_is_exact
 from mlxcel.engine.scheduler import BatchScheduler, SchedulerLimits
 from mlxcel.errors import GenerationError
@@ -320,6 +321,22 @@ def test_answers_of_a_group_share_one_prefill_and_are_those_of_lone_requests(
         # Later ones fork from whichever still runs, so the prompt is prefilled once however few rows there are.
         assert runner.n_prefilled_tokens == 3 * 8 + n_prompt - 1
         assert runner.n_fork_calls == (4 if n_prompt > 1 else 0)
+
+
+def test_a_fork_from_a_source_that_was_prefilled_beyond_the_prompt_has_the_prompt_alone(model: LoadedModel) -> None:
+    asked = [request(name, prompt_ids(30), 8) for name in ("source", "fork")]
+    source, fork = Sequence(asked[0]), Sequence(asked[1])
+    source.tokens += [5, 6, 7]  # it gave way, and its answer so far was prefilled with its prompt
+    runner = ModelRunner(model)
+    runner.prefill(Chunk(source, 0, 32))
+    source.n_prefilled = 32
+    assert runner.fork(Fork(fork, source, 29))
+    got = []
+    for n in range(8):
+        fork.n_launched = n + 1
+        got += [result for _, result in runner.decode([fork])]
+    got += [result for _, result in runner.decode([])]
+    assert [one.token for one in got if isinstance(one, Sampled)] == tokens_alone(model, asked)["fork"]
 
 
 @pytest.mark.parametrize("n_turns", [0, 1, 2, 3, 4, 6, 12])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mlxcel.core import SamplingParams
@@ -27,6 +27,7 @@ def penalties_of(history: DryHistory) -> dict[int, float]:
     last_n=st.sampled_from([None, 0, 1, 4, 20, 1000]),
     breakers=st.lists(breaker, max_size=3).map(tuple),
 )
+@example(tokens=[5, 0, 0, 0, 0], n_at_once=0, base=1.75, allowed_length=0, last_n=4, breakers=((5, 0, 0),))
 def test_penalties_are_those_of_the_definition_however_the_tokens_came(
     tokens: list[int],
     n_at_once: int,

@@ -170,6 +170,17 @@ def test_rows_of_a_mixed_batch_get_exactly_what_they_get_alone_and_what_the_form
             row.tokens.append(picked[row.id])
 
 
+def test_a_sampler_made_from_one_that_missed_some_steps_is_none_the_worse() -> None:
+    row = row_of(dataclasses.replace(GREEDY, dry_multiplier=50, dry_allowed_length=1), prompt=[1, 2, 3, 1])
+    first = RowsSampler([row])
+    sample(first, mx.zeros((1, V)), [0])
+    row.tokens += [4, 1]
+    logits, inputs = mx.zeros((1, V)) + mx.array([9.0 if token in (2, 4) else 0.0 for token in range(V)]), mx.array([1])
+    picked = [RowsSampler([row], previous)(logits, inputs, [2]).tokens.item() for previous in (first, None)]
+    # Both 2 and 4 would repeat what followed a 1.
+    assert picked[0] == picked[1] not in (2, 4)
+
+
 def test_a_bias_for_a_token_that_does_not_exist_is_an_error_and_not_a_write_elsewhere() -> None:
     for token in (-1, V):
         sampler = RowsSampler([row_of(SamplingParams(seed=0, logit_bias={token: 1.0}))])
@@ -177,12 +188,17 @@ def test_a_bias_for_a_token_that_does_not_exist_is_an_error_and_not_a_write_else
             sample(sampler, mx.zeros((1, V)), [0])
 
 
-def test_greedy_rows_of_half_precision_are_picked_alike_beside_rows_of_every_kind() -> None:
+def test_a_greedy_row_of_half_precision_is_picked_alike_beside_rows_of_every_kind() -> None:
+    greedy, n_rounded = row_of(GREEDY, name="greedy"), 0
+    others = [dataclasses.replace(GREEDY, repetition_penalty=1.5), SamplingParams(seed=1, top_k=3)]
     for seed in range(20):
-        logits = mx.array(logprobs_of(seed, n_rows=2) * 5).astype(mx.bfloat16)
-        greedy, other = row_of(GREEDY, name="greedy"), row_of(dataclasses.replace(GREEDY, repetition_penalty=1.5))
+        # Logits so close that their log-probabilities are equal in this precision: mlx_lm picks the first of those.
+        logits = (mx.array(logprobs_of(seed, n_rows=2)) * 0.01).astype(mx.bfloat16)
         alone = sample(RowsSampler([greedy]), logits[:1], [0])
-        assert sample(RowsSampler([greedy, other]), logits, [0, 0])[:1] == alone
+        n_rounded += alone != mx.argmax(logits[:1].astype(mx.float32), axis=-1).tolist()
+        for other in others:
+            assert sample(RowsSampler([greedy, row_of(other)]), logits, [0, 0])[:1] == alone
+    assert n_rounded > 0
 
 
 def test_the_same_seed_gives_the_same_tokens_and_a_neighbouring_seed_unrelated_ones() -> None:
