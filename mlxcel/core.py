@@ -119,6 +119,8 @@ class Request:
     """The client gave no limit: `max_tokens` is the rest of the context, more than will likely be used."""
     priority: Priority = Priority.NORMAL
     constraint: Constraint | None = None
+    n_prompt_logprobs: int | None = None
+    """Alternatives reported with each prompt token but the first (0 to 20); None reports nothing."""
 
 
 @dataclass(eq=False)
@@ -129,7 +131,7 @@ class Sequence:
     cached. The last token is never prefilled: it is the first input of the decode step. `n_launched` counts
     decode steps sent to the device, of which the newest may not be read yet. `end_ids` are the tokens that end it.
     `group` holds the sequences that were submitted with it to answer the same prompt, itself among them, until they
-    end; a lone sequence has none.
+    end; a lone sequence has none. `prompt_logprobs` gathers what is reported with its first token.
     """
 
     request: Request
@@ -140,6 +142,7 @@ class Sequence:
     n_generated: int = 0
     end_ids: frozenset[int] = frozenset()
     group: list[Sequence] = field(default_factory=list, repr=False)
+    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
         self.tokens = list(self.request.prompt)
@@ -153,11 +156,17 @@ class Sequence:
         """Tokens still to prefill: all but the last."""
         return len(self.tokens) - 1 - self.n_prefilled
 
+    @property
+    def measures_prompt(self) -> bool:
+        """Its prefill makes log-probabilities that were asked for and are not reported yet."""
+        return self.request.n_prompt_logprobs is not None and self.n_generated == 0
+
     def requeue(self) -> None:
         """Forget the cache and start over from the tokens so far, as if they were the prompt."""
         self.state = State.QUEUED
         self.n_prefilled = 0
         self.n_launched = self.n_generated
+        self.prompt_logprobs.clear()
 
 
 class TokenLogprobs(NamedTuple):
@@ -191,3 +200,5 @@ class Event(NamedTuple):
     error: MlxcelError | None = None
     logprobs: TokenLogprobs | None = None
     """With every token, if the request asked for them."""
+    prompt_logprobs: tuple[TokenLogprobs, ...] | None = None
+    """With the first token, if the request asked for them: one for each prompt token but the first."""

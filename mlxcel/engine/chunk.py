@@ -29,6 +29,11 @@ class Chunk:
         return self.sequence.tokens[self.start : self.end]
 
     @property
+    def next_tokens(self) -> SequenceOf[int]:
+        """What follows each of the chunk's tokens."""
+        return self.sequence.tokens[self.start + 1 : self.end + 1]
+
+    @property
     def is_last(self) -> bool:
         return self.end == len(self.sequence.tokens) - 1
 

@@ -131,10 +131,11 @@ class Engine:
         for chunk in plan.chunks:
             try:
                 with self._step():
-                    runner.prefill(chunk)
+                    prompt_logprobs = runner.prefill(chunk)
             except Exception as error:  # noqa: BLE001 - likewise
                 self._fail_step(parts, error, [chunk.sequence])
             else:
+                chunk.sequence.prompt_logprobs += prompt_logprobs
                 scheduler.commit_prefill([chunk])
         if plan.chunks:
             n_tokens = sum(chunk.end - chunk.start for chunk in plan.chunks)

@@ -14,17 +14,20 @@ from typing import Protocol, cast
 
 import mlx.core as mx
 
-from mlxcel.core import Sampled, Sequence, State
+from mlxcel.core import Sampled, Sequence, State, TokenLogprobs
 from mlxcel.engine.chunk import Chunk, Fork
 from mlxcel.errors import BugError, GenerationError, MlxcelError, reason_of
 from mlxcel.kv.arrays import BatchArrays, LayerCaches, can_merge, copy_caches, cut_caches
 from mlxcel.model.load import LoadedModel
-from mlxcel.sampling.logprobs import RowsLogprobs
+from mlxcel.sampling.logprobs import RowsLogprobs, measure_logprobs
 from mlxcel.sampling.mask import Words
 from mlxcel.sampling.sampler import RowsSampler, needs_last_token
 
 STEPS_BETWEEN_CLEARINGS = 256
 """MLX keeps freed buffers; give them back to the system this often, as mlx_lm does."""
+
+POSITIONS_AT_ONCE = 32
+"""Of a prompt's log-probabilities."""
 
 LARGEST_BATCH_ERROR = 0.1
 """How far a row's logits may be from those it has alone, relative to their spread, to be called the same."""
@@ -37,7 +40,7 @@ MakeSampler = Callable[[SequenceOf[Sequence], "RowsSampler | None"], RowsSampler
 class Runner(Protocol):
     """What the engine loop asks of a runner."""
 
-    def prefill(self, chunk: Chunk) -> None: ...
+    def prefill(self, chunk: Chunk) -> SequenceOf[TokenLogprobs]: ...
     def fork(self, fork: Fork) -> bool: ...
     def decode(self, rows: SequenceOf[Sequence]) -> Results: ...
     def forget(self, sequence_ids: Iterable[str]) -> None: ...
@@ -90,15 +93,21 @@ class ModelRunner:
         single = sum(int(cache.nbytes) for caches in self._prefilled.values() for cache in caches)
         return single + self._arrays.nbytes
 
-    def prefill(self, chunk: Chunk) -> None:
-        """Cache a chunk's keys and values; returns when they are computed."""
+    def prefill(self, chunk: Chunk) -> SequenceOf[TokenLogprobs]:
+        """Cache a chunk's keys and values; returns when they are computed.
+
+        If its sequence asked for them, with the log-probabilities of the tokens that follow the chunk's.
+        """
         caches = self._prefilled.get(chunk.sequence.id)
         if caches is None:
             caches = self._prefilled[chunk.sequence.id] = self._model.make_caches()
-        self._model(mx.array([list(chunk.tokens)]), caches)
+        logits = self._model.every_logits(mx.array([list(chunk.tokens)]), caches)
         mx.eval([cache.state for cache in caches])
+        n_top = chunk.sequence.request.n_prompt_logprobs if chunk.sequence.measures_prompt else None
+        logprobs = [] if n_top is None else _prompt_logprobs(logits[0], chunk.next_tokens, n_top)
         if chunk.is_last:
             mx.clear_cache()
+        return logprobs
 
     def fork(self, fork: Fork) -> bool:
         """Give a sequence a copy of its source's first tokens; False where the source's cache cannot go back to them.
@@ -235,6 +244,19 @@ class ModelRunner:
             if reported is not None:
                 logprobs.append((index, reported))
         return _Step(rows, mx.concatenate(tokens), logprobs, errors)
+
+
+def _prompt_logprobs(logits: mx.array, tokens: SequenceOf[int], n_top: int) -> list[TokenLogprobs]:
+    """A few positions at a time: in single precision, a chunk of them by the vocabulary is a lot of memory.
+
+    Shapes: logits [T, V], tokens [T].
+    """
+    logprobs: list[TokenLogprobs] = []
+    for start in range(0, len(tokens), POSITIONS_AT_ONCE):
+        part = mx.array(list(tokens[start : start + POSITIONS_AT_ONCE]))
+        rows = [(row, n_top) for row in range(part.size)]
+        logprobs += measure_logprobs(logits[start : start + part.size], part, rows).read().values()
+    return logprobs
 
 
 def _land(step: _Step | None) -> Results:

@@ -159,7 +159,12 @@ class BatchScheduler:
             if isinstance(result, MlxcelError):
                 events.append(self._finish(sequence, FinishReason.ERROR, error=result))
             else:
-                events += self._commit_token(sequence, result)
+                measures_prompt = sequence.measures_prompt
+                first, *end = self._commit_token(sequence, result)
+                if measures_prompt:
+                    first = first._replace(prompt_logprobs=tuple(sequence.prompt_logprobs))
+                    sequence.prompt_logprobs.clear()
+                events += first, *end
         return events
 
     def commit_fork(self, fork: Fork, *, is_done: bool) -> None:
@@ -226,7 +231,7 @@ class BatchScheduler:
                 self._start_decoding(sequence)
                 continue
             n_shared = len(sequence.request.prompt) - 1
-            if sequence.group and sequence.n_prefilled == 0 and n_shared > 0:
+            if sequence.group and sequence.n_prefilled == 0 and n_shared > 0 and not sequence.measures_prompt:
                 source = next((other for other in sequence.group if other.state is State.DECODING), None)
                 if source is not None:
                     forks.append(Fork(sequence, source, n_shared))

@@ -36,8 +36,12 @@ class LoadedModel:
 
     def __call__(self, tokens: mx.array, caches: list[Any]) -> mx.array:
         """Logits of the last position. Shapes: tokens [B, T] -> [B, V]; the caches grow by T."""
+        return self.every_logits(tokens, caches)[:, -1, :]
+
+    def every_logits(self, tokens: mx.array, caches: list[Any]) -> mx.array:
+        """Logits of each position. Shapes: tokens [B, T] -> [B, T, V]; the caches grow by T."""
         logits: mx.array = self.model(tokens, cache=caches)
-        return logits[:, -1, :]
+        return logits
 
     def make_caches(self) -> list[Any]:
         """Empty single-row caches, one a layer."""

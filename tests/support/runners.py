@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Collection, Iterable
 from collections.abc import Sequence as SequenceOf
 
-from mlxcel.core import Request, Sampled, Sequence, State
+from mlxcel.core import Request, Sampled, Sequence, State, TokenLogprobs
 from mlxcel.engine.chunk import Chunk, Fork
 from mlxcel.engine.runner import Results, Runner
 from mlxcel.errors import MlxcelError
@@ -85,10 +85,11 @@ class PretendRunner:
         """Cached tokens by sequence id, of ended rows too until they are dropped."""
         return {i: cached.n_tokens for held in (self._prefilled, self._rows) for i, cached in held.items()}
 
-    def prefill(self, chunk: Chunk) -> None:
+    def prefill(self, chunk: Chunk) -> SequenceOf[TokenLogprobs]:
         cached = self._prefilled.setdefault(chunk.sequence.id, _Cached())
         assert cached.n_tokens == chunk.start < chunk.end < len(chunk.sequence.tokens)
         cached.append(chunk.tokens)
+        return [TokenLogprobs(-float(token), ()) for token in chunk.next_tokens if chunk.sequence.measures_prompt]
 
     def fork(self, fork: Fork) -> bool:
         source = self._prefilled.get(fork.source.id) or self._rows[fork.source.id]
@@ -154,10 +155,10 @@ class _Around:
         self.n_prefilled_tokens = 0
         self.n_fork_calls = 0
 
-    def prefill(self, chunk: Chunk) -> None:
+    def prefill(self, chunk: Chunk) -> SequenceOf[TokenLogprobs]:
         self.n_prefill_calls += 1
         self.n_prefilled_tokens += len(chunk.tokens)
-        self.runner.prefill(chunk)
+        return self.runner.prefill(chunk)
 
     def fork(self, fork: Fork) -> bool:
         self.n_fork_calls += 1
@@ -199,11 +200,11 @@ class FailingRunner(_Around):
         self._fork_calls = fork_calls
         self._probe_fails = probe_fails
 
-    def prefill(self, chunk: Chunk) -> None:
+    def prefill(self, chunk: Chunk) -> SequenceOf[TokenLogprobs]:
         if self.n_prefill_calls + 1 in self._prefill_calls:
             self.n_prefill_calls += 1
             raise RuntimeError("prefill failed on cue")
-        super().prefill(chunk)
+        return super().prefill(chunk)
 
     def fork(self, fork: Fork) -> bool:
         if self.n_fork_calls + 1 in self._fork_calls:
@@ -250,9 +251,9 @@ class SlowRunner(_Around):
         super().__init__(runner)
         self._step_s = step_s
 
-    def prefill(self, chunk: Chunk) -> None:
+    def prefill(self, chunk: Chunk) -> SequenceOf[TokenLogprobs]:
         time.sleep(self._step_s)
-        super().prefill(chunk)
+        return super().prefill(chunk)
 
     def decode(self, rows: SequenceOf[Sequence]) -> Results:
         if rows:

@@ -13,7 +13,7 @@ from mlxcel.errors import GenerationError
 class Turns:
     """Drives both and records what every request was told.
 
-    `tokens`, `logprobs` and `ends` are by request id; an id in `ends` never gets another event, which is checked.
+    What it records is by request id; an id in `ends` never gets another event, which is checked.
     """
 
     def __init__(self, scheduler: BatchScheduler, runner: Runner) -> None:
@@ -21,6 +21,7 @@ class Turns:
         self.runner = runner
         self.tokens: dict[str, list[int]] = defaultdict(list)
         self.logprobs: dict[str, list[TokenLogprobs | None]] = defaultdict(list)
+        self.prompt_logprobs: dict[str, tuple[TokenLogprobs, ...]] = {}
         self.ends: dict[str, Event] = {}
         self.n_turns = 0
 
@@ -45,7 +46,7 @@ class Turns:
             if index == failing_chunk:
                 self.record(self.scheduler.fail([chunk.sequence], GenerationError("on cue")))
             else:
-                self.runner.prefill(chunk)
+                chunk.sequence.prompt_logprobs += self.runner.prefill(chunk)
                 self.scheduler.commit_prefill([chunk])
         self.n_turns += 1
         return plan
@@ -60,6 +61,9 @@ class Turns:
     def record(self, events: list[Event] | tuple[Event, ...]) -> None:
         for event in events:
             assert event.request_id not in self.ends, f"{event} came after the end"
+            if event.prompt_logprobs is not None:
+                assert event.request_id not in self.tokens
+                self.prompt_logprobs[event.request_id] = event.prompt_logprobs
             if event.token is not None:
                 self.tokens[event.request_id].append(event.token)
                 self.logprobs[event.request_id].append(event.logprobs)
@@ -78,6 +82,7 @@ def request(
     is_open_ended: bool = False,
     priority: Priority = Priority.NORMAL,
     constraint: Constraint | None = None,
+    n_prompt_logprobs: int | None = None,
 ) -> Request:
     """A request, greedy unless told otherwise."""
     return Request(
@@ -89,4 +94,5 @@ def request(
         is_open_ended=is_open_ended,
         priority=priority,
         constraint=constraint,
+        n_prompt_logprobs=n_prompt_logprobs,
     )

@@ -298,6 +298,25 @@ def test_logprobs_are_the_models_own_whatever_chose_the_token(model: LoadedModel
     assert turns.logprobs["other"] == [None] * 10
 
 
+@pytest.mark.parametrize("chunk", [1000, 7])
+def test_logprobs_of_a_prompt_come_with_the_first_token_and_are_the_models_own(model: LoadedModel, chunk: int) -> None:
+    prompt = prompt_ids(100)
+    turns = turns_of(model, rows=4, chunk=chunk)
+    asked = [request(f"r{n}", prompt, 3, n_prompt_logprobs=n) for n in (4, 0, None)]
+    turns.scheduler.submit(*asked)
+    turns.scheduler.submit(request("one token", [5], 3, n_prompt_logprobs=1))
+    turns.until_idle()
+    assert turns.tokens["r4"] == turns.tokens["r0"] == turns.tokens["rNone"]
+    assert turns.prompt_logprobs.keys() == {"r4", "r0", "one token"} and turns.prompt_logprobs["one token"] == ()
+    exact = np.array(model.model(mx.array([prompt]))[0].astype(mx.float32), np.float64)
+    exact -= np.log(np.exp(exact).sum(-1, keepdims=True))
+    for name, n_top in (("r4", 4), ("r0", 0)):
+        for n, reported in enumerate(turns.prompt_logprobs[name]):
+            assert reported.chosen == pytest.approx(exact[n, prompt[n + 1]], abs=2e-3)
+            assert [token for token, _ in reported.top] == np.argsort(-exact[n])[:n_top].tolist()
+        assert len(turns.prompt_logprobs[name]) == 99
+
+
 def group_of(n_answers: int, prompt: list[int], max_tokens: int = 15) -> list[Request]:
     return [request(f"a{index}", prompt, max_tokens, sampling=SamplingParams(seed=index)) for index in range(n_answers)]
 

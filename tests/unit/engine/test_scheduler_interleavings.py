@@ -70,6 +70,7 @@ class Interleavings(RuleBasedStateMachine):
         priority=st.sampled_from(Priority),
         complete_after=st.sampled_from([None, None, 1, 4, 200]),
         stop_token_ids=st.sampled_from([frozenset[int](), frozenset({7, 8, 9})]),
+        n_prompt_logprobs=st.sampled_from([None, None, 0]),
     )
     def submit(
         self,
@@ -81,18 +82,20 @@ class Interleavings(RuleBasedStateMachine):
         priority: Priority,
         complete_after: int | None,
         stop_token_ids: frozenset[int],
+        n_prompt_logprobs: int | None,
     ) -> None:
         n_before = len(self.accepted)
         asked = [
             request(
                 f"r{n_before + index}",
-                [n_before] * n_prompt,
+                [n_before, *range(n_prompt - 1)],
                 max_tokens,
                 sampling=SamplingParams(seed=index, temperature=0, stop_token_ids=stop_token_ids),
                 ignore_eos=ignore_eos,
                 is_open_ended=is_open_ended,
                 priority=priority,
                 constraint=None if complete_after is None else CompleteAfter(complete_after),
+                n_prompt_logprobs=n_prompt_logprobs if index % 2 == 0 else None,
             )
             for index in range(n_answers)
         ]
@@ -207,6 +210,10 @@ class Interleavings(RuleBasedStateMachine):
                 assert end.finish is (FinishReason.STOP if is_stopped else FinishReason.LENGTH)
                 # An end token has no text; the token that completes a constraint has, and comes before the end.
                 assert (end.token is None) == (alone[-1] not in ends and len(alone) == complete_after)
+            if asked.n_prompt_logprobs is None or not tokens:
+                assert name not in self.turns.prompt_logprobs
+            else:
+                assert [-one.chosen for one in self.turns.prompt_logprobs[name]] == asked.prompt[1:]
             if isinstance(asked.constraint, CompleteAfter):
                 assert asked.constraint.tokens == [token for token in tokens if token not in ends]
 
