@@ -50,13 +50,13 @@ class RowsSampler:
         params = [row.request.sampling for row in rows]
         self._rows = rows
         self._params = params
-        self._is_edited = [_is_edited(row) for row in rows]
-        self._edits_any = any(self._is_edited)
+        edited = [_is_edited(row) for row in rows]
+        self._edits_any = any(edited)
         self._draws_any = any(one.temperature > 0 for one in params)
         self._reported = [(index, one.n_logprobs) for index, one in enumerate(params) if one.n_logprobs is not None]
         self._temperature = column([one.temperature for one in params])
         self._greedy_rows = mx.array([one.temperature == 0 for one in params])
-        self._edited_rows = mx.array(self._is_edited)
+        self._edited_rows = mx.array(edited)
         kept: dict[str, DryHistory] = {} if previous is None else previous._dry
         self._dry: dict[str, DryHistory] = {row.id: kept[row.id] for row in rows if row.id in kept}
         self._edits: list[Edit] = []
@@ -114,7 +114,7 @@ class RowsSampler:
     ) -> mx.array:
         if self._masks is None:
             self._masks = RowMasks(self._rows, scores.shape[-1])
-            self._edits = list(self._make_edits(positions, scores.shape[-1]))
+            self._edits = self._make_edits(positions, scores.shape[-1])
         for edit in self._edits:
             scores = edit(scores, inputs)
         is_allowed = self._masks(positions, masks)
