@@ -10,17 +10,14 @@ slower; for a GPU, `float16_norms` halves the KV memory (docs/adr/0008).
 
 from __future__ import annotations
 
-import errno
 import json
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from mlxcel.errors import InputError, StateError
-from mlxcel.gguf.folder import new_folder
+from mlxcel.folder import new_folder, refusal_of, refuse_lack_of_room
 from mlxcel.gguf.header import read_header
 from mlxcel.gguf.llama import Llama, place_tensors, read_llama
 from mlxcel.gguf.plan import Step, plan_steps, quantization
@@ -82,15 +79,11 @@ def import_gguf(
             places = place_tensors(header, llama)
             steps = plan_steps(places, dequantize_others=dequantize, float16_norms=float16_norms)
             with new_folder(target) as draft:
-                _check_room(draft, steps)
+                refuse_lack_of_room(draft, sum(step.n_bytes for step in steps))
                 rounded = _write_weights(draft, file, steps, progress, max_shard_bytes)
                 _write_settings(draft, llama, steps, tokenizer)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StateError(f"The disk is full; {target} was not made. Make room and try again.") from error
-        raise InputError(
-            f"{error.filename or target}: {error.strerror or error}. {target} was not made. Check both paths."
-        ) from error
+        raise refusal_of(error, target) from error
     return ImportReport(
         target=str(target),
         n_tensors=len(steps),
@@ -99,15 +92,6 @@ def import_gguf(
         rounded=rounded,
         weight_bytes=sum(step.n_bytes for step in steps),
     )
-
-
-def _check_room(folder: Path, steps: Sequence[Step]) -> None:
-    needed, free = sum(step.n_bytes for step in steps), shutil.disk_usage(folder).free
-    if needed > free:
-        raise StateError(
-            f"The model needs {needed / 1e9:.2f} GB and the disk has {free / 1e9:.2f} GB left; nothing was "
-            "written. Make room and try again."
-        )
 
 
 def _write_weights(

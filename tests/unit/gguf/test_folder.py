@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mlxcel.errors import FileExistsAlready, StateError
+from mlxcel.folder import new_folder
 from mlxcel.gguf.conversion import import_gguf
-from mlxcel.gguf.folder import new_folder
 
 # Says when it is in the middle of the weights, then waits to be killed.
 STOPPING_IMPORT = """
@@ -64,7 +64,7 @@ def test_an_interrupted_import_cleans_up_itself(tiny_gguf: Path, tmp_path: Path)
 def test_a_second_import_to_the_same_place_waits_its_turn_and_spoils_nothing(tiny_gguf: Path, tmp_path: Path) -> None:
     target = tmp_path / "imported"
     process = start_and_stop_midway(tiny_gguf, target)
-    with pytest.raises(StateError, match="Another import is writing"):
+    with pytest.raises(StateError, match="Another process is writing"):
         import_gguf(tiny_gguf, target)
     import_gguf(tiny_gguf, tmp_path / "elsewhere")
     process.communicate(input="", timeout=30)  # lets it go on
