@@ -94,6 +94,8 @@ def is_in_use(folder: Path) -> bool:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
+    except OSError:
+        return False  # a file system without such locks
     finally:
         os.close(handle)
     return False

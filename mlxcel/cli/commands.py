@@ -11,8 +11,12 @@ from typing import Annotated, Optional
 
 import typer
 
+from mlxcel.cli.columns import show
+from mlxcel.cli.configuring import config_app
 from mlxcel.cli.exits import leave, leave_quietly_on_signals
-from mlxcel.config.sources import Resolved, resolve
+from mlxcel.cli.models import models_app
+from mlxcel.cli.options import ConfigOption, JsonOption, ModelArgument, ModelsDirOption
+from mlxcel.config.sources import resolve
 from mlxcel.errors import InputError
 
 app = typer.Typer(
@@ -23,12 +27,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-config_app = typer.Typer(help="Show the settings and where each was set.", rich_markup_mode=None)
+app.add_typer(models_app)
 app.add_typer(config_app, name="config")
 
-ModelArgument = Annotated[Optional[str], typer.Argument(help="Model folder.", show_default=False)]
-ConfigOption = Annotated[Optional[Path], typer.Option("--config", help="Config file.", show_default=False)]
-JsonOption = Annotated[bool, typer.Option("--json", help="For scripts.")]
 PromptOption = Annotated[str, typer.Option("--prompt", "-p", help="Text to go on from; - reads stdin.")]
 MaxTokensOption = Annotated[Optional[int], typer.Option(min=1, help="Most new tokens.")]
 TemperatureOption = Annotated[Optional[float], typer.Option(min=0, help="0 is greedy.")]
@@ -63,11 +64,13 @@ def serve(
     strict: Annotated[Optional[bool], typer.Option("--strict", help="400 for unknown fields.")] = None,
     drain_timeout: Annotated[Optional[float], typer.Option(help="Seconds to finish after SIGTERM.")] = None,
     step_timeout: Annotated[Optional[float], typer.Option(help="Seconds one model call may take.")] = None,
+    models_dir: ModelsDirOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Serve a model over HTTP."""
     flags = {
         "model": model,
+        "models_dir": models_dir,
         "host": host,
         "port": port,
         "alias": alias,
@@ -104,13 +107,14 @@ def generate(
     min_p: MinPOption = None,
     seed: SeedOption = None,
     chat: Annotated[bool, typer.Option("--chat", help="Ask through the model's chat template.")] = False,
+    models_dir: ModelsDirOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Print the model's continuation of a prompt."""
     from mlxcel.cli.local import Sampling
     from mlxcel.cli.local import generate as run
 
-    settings = resolve({"model": model}, os.environ, config).settings
+    settings = resolve({"model": model, "models_dir": models_dir}, os.environ, config).settings
     text = _prompt_text(prompt)
     sampling = Sampling(temperature, top_p, top_k, min_p, seed)
     leave(run(settings, text, max_tokens=max_tokens, sampling=sampling, is_chat=chat))
@@ -136,12 +140,13 @@ def run(
     top_k: TopKOption = None,
     min_p: MinPOption = None,
     seed: SeedOption = None,
+    models_dir: ModelsDirOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Chat with a model in the terminal. Ctrl-C stops the answer; Ctrl-D ends the program."""
     from mlxcel.cli.local import Sampling, chat
 
-    settings = resolve({"model": model}, os.environ, config).settings
+    settings = resolve({"model": model, "models_dir": models_dir}, os.environ, config).settings
     sampling = Sampling(temperature, top_p, top_k, min_p, seed)
     leave(chat(settings, system=system, max_tokens=max_tokens, sampling=sampling))
 
@@ -149,18 +154,27 @@ def run(
 @app.command("import")
 def import_(
     source: Annotated[Path, typer.Argument(metavar="FILE.gguf", help="GGUF file of the llama family.")],
-    target: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to make.")],
+    target: Annotated[
+        Optional[Path],
+        typer.Argument(metavar="DIR", help="Folder to make; in the models folder if unset.", show_default=False),
+    ] = None,
     dequantize: Annotated[
         bool, typer.Option("--dequantize", help="Store types that cannot be kept as float16.")
     ] = False,
     float16_norms: Annotated[
         bool, typer.Option("--float16-norms", help="Store norms as float16: faster on a GPU, very slow on a CPU.")
     ] = False,
+    models_dir: ModelsDirOption = None,
+    config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Turn a GGUF file into an MLX model folder, losslessly."""
     from mlxcel.cli.importing import run as run_import
+    from mlxcel.store.catalogue import check_name
 
+    if target is None:
+        settings = resolve({"models_dir": models_dir}, os.environ, config).settings
+        target = Path(settings.models_dir) / check_name(source.stem, param="DIR")
     run_import(source, target, dequantize=dequantize, float16_norms=float16_norms, as_json=as_json)
 
 
@@ -227,34 +241,4 @@ def version(as_json: JsonOption = False) -> None:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             raise InputError(f"{name} is not installed beside mlxcel; install mlxcel again") from None
-    _print(json.dumps(versions) if as_json else "\n".join(f"{name} {v}" for name, v in versions.items()))
-
-
-@config_app.command("show")
-def config_show(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Print every setting, its value and where it was set."""
-    resolved = resolve({}, os.environ, config)
-    _print(_settings_json(resolved) if as_json else _settings_table(resolved))
-
-
-def _settings_json(resolved: Resolved) -> str:
-    rows = {
-        key: {"value": getattr(resolved.settings, key), "origin": origin} for key, origin in resolved.origins.items()
-    }
-    return json.dumps(rows, indent=2)
-
-
-def _settings_table(resolved: Resolved) -> str:
-    rows = [(key, _shown(getattr(resolved.settings, key)), origin) for key, origin in resolved.origins.items()]
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    return "\n".join(f"{key:<{widths[0]}}  {value:<{widths[1]}}  {origin}" for key, value, origin in rows)
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "unset"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
+    show(json.dumps(versions) if as_json else "\n".join(f"{name} {v}" for name, v in versions.items()))

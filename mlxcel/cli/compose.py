@@ -21,12 +21,12 @@ from mlxcel.engine.loop import Engine, EngineParts
 from mlxcel.engine.runner import ModelRunner, Runner, batching_is_exact
 from mlxcel.engine.scheduler import BatchScheduler, SchedulerLimits
 from mlxcel.errors import ModelError
+from mlxcel.kv.size import SHARE_OF_MEMORY
 from mlxcel.model.checkpoint import Checkpoint, read_checkpoint
 from mlxcel.model.load import DEFAULT_CONTEXT_TOKENS, LoadedModel, load_model
 from mlxcel.model.tokenizer import Tokenizer, load_tokenizer
+from mlxcel.store.catalogue import find_model
 
-SHARE_OF_MEMORY = 0.8
-"""Of the machine's memory (on Metal: of what may be wired), for weights and keys and values together."""
 FEWEST_KV_TOKENS = 1024
 """A server that cannot hold this many tokens is no use; it says so instead of starting."""
 
@@ -79,17 +79,17 @@ def make_engine(
 
 
 def checkpoint_of(settings: ServeSettings) -> Checkpoint:
-    """Read the model folder that the settings name.
+    """Read the model that the settings name, a folder or one of the models folder.
 
     Errors: ModelError when they name none, or no usable one.
     """
     if not settings.model:
         raise ModelError(
-            "no model was named; nothing was started. Give a model folder: 'mlxcel serve DIR', MLXCEL_MODEL, or "
-            "model = ... in config.toml. 'mlxcel import FILE.gguf DIR' makes one",
+            "no model was named; nothing was started. Give a name of 'mlxcel list' or a folder: 'mlxcel serve MODEL', "
+            "MLXCEL_MODEL, or model = ... in config.toml. 'mlxcel pull' fetches one, 'mlxcel import' makes one",
             param="model",
         )
-    return read_checkpoint(Path(settings.model))
+    return read_checkpoint(find_model(settings.model, Path(settings.models_dir)))
 
 
 def _sampling_defaults(settings: ServeSettings, checkpoint: Checkpoint) -> SamplingDefaults:

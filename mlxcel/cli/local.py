@@ -6,7 +6,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from mlxcel.cli.compose import Loaded, checkpoint_of, make_engine, served_model
 from mlxcel.config.settings import ServeSettings
 from mlxcel.core import Event, FinishReason, Request, SamplingParams
 from mlxcel.errors import BugError, ContextLengthExceeded, InputError
+from mlxcel.folder import folder_in_use
 from mlxcel.model.tokenizer import Message
 from mlxcel.text.stream import TextStream
 
@@ -50,6 +51,8 @@ class LocalModel:
 
     def __init__(self, settings: ServeSettings) -> None:
         checkpoint = checkpoint_of(settings)
+        self._use = ExitStack()  # ends with the process
+        self._use.enter_context(folder_in_use(checkpoint.folder))
         self.served = served_model(settings, checkpoint)
         self._events: SimpleQueue[list[Event]] = SimpleQueue()
         self._loaded: Loaded | None = None

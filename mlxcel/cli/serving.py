@@ -17,7 +17,9 @@ from mlxcel.cli.exits import say
 from mlxcel.config.settings import ServeSettings
 from mlxcel.core import Event
 from mlxcel.engine.runner import ModelRunner, Runner
+from mlxcel.folder import folder_in_use
 from mlxcel.kv.pool import pool_capacity
+from mlxcel.model.checkpoint import Checkpoint
 from mlxcel.model.load import LoadedModel
 
 
@@ -41,8 +43,15 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
 
 
 async def _serve(settings: ServeSettings, runner_of: Callable[[LoadedModel], Runner]) -> None:
-    started_s = time.monotonic()
     checkpoint = checkpoint_of(settings)
+    with folder_in_use(checkpoint.folder):
+        await _serve_checkpoint(settings, checkpoint, runner_of)
+
+
+async def _serve_checkpoint(
+    settings: ServeSettings, checkpoint: Checkpoint, runner_of: Callable[[LoadedModel], Runner]
+) -> None:
+    started_s = time.monotonic()
     listener = bind(settings.host, settings.port)
     host, port = listener.getsockname()[:2]
     model = served_model(settings, checkpoint)

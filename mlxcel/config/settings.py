@@ -24,7 +24,8 @@ class ServeSettings:
     `max_queue_depth` and `kv_cache_budget_bytes` are None for unbounded, or "auto" until `settle`.
     """
 
-    model: str = _setting("", "model folder (config.json, model*.safetensors, tokenizer)")
+    model: str = _setting("", "model folder, or the name of a model in models_dir")
+    models_dir: str = _setting("", "where pulled and imported models live; the user's data folder if unset")
     alias: str | None = _setting(None, "model id that clients use; the folder's name if unset")
     host: str = _setting("127.0.0.1", "address to listen on")
     port: int = _setting(8080, "port to listen on; 0 picks a free one", at_least=0, at_most=65535)

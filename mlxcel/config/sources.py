@@ -48,8 +48,18 @@ def config_path(environ: Mapping[str, str]) -> Path:
     """The config file that is read when none is named."""
     if named := environ.get(CONFIG_VARIABLE):
         return Path(named)
-    home = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".config"
+    home = environ.get("XDG_CONFIG_HOME") or _home(environ) / ".config"
     return Path(home) / "mlxcel" / "config.toml"
+
+
+def default_models_dir(environ: Mapping[str, str]) -> Path:
+    """Where models live when no setting says so."""
+    data = environ.get("XDG_DATA_HOME") or _home(environ) / ".local" / "share"
+    return Path(data) / "mlxcel" / "models"
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HOME") or "~").expanduser()
 
 
 def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None = None) -> Resolved:
@@ -74,6 +84,10 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | N
         _check_known(key, origin)
         values[key] = converted(key, value, origin)
         origins[key] = origin
+    models_dir = values.get("models_dir") or str(default_models_dir(environ))
+    if models_dir.startswith("~/"):
+        models_dir = str(_home(environ) / models_dir[2:])
+    values["models_dir"] = models_dir
     return Resolved(ServeSettings(**values), origins)
 
 
@@ -141,6 +155,12 @@ def converted(key: str, value: Any, origin: str) -> Any:
     if highest is not None and number > highest:
         raise refuse(f"{highest} or less")
     return int(number) if kind.startswith("int") else float(number)
+
+
+def bytes_of(text: str) -> int | None:
+    """A size as people write it, 16GiB or 500MB; None if it is none."""
+    number = _number(text, is_size=True)
+    return None if number is None or number != int(number) or number < 0 else int(number)
 
 
 def _number(value: object, *, is_size: bool) -> float | None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 BLOCK_TOKENS = 256
 """Caches grow by whole blocks of this many tokens (mlx_lm's KVCache.step)."""
+SHARE_OF_MEMORY = 0.8
+"""Of the machine's memory (on Metal: of what may be wired), for weights and keys and values together."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,9 @@ def mlxcel(*arguments: str, stdin: str = "", **environ: str) -> subprocess.Compl
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"], ["config", "show"], ["version"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["serve", "--help"], ["config", "show"], ["config", "check"], ["list"], ["version"]]
+)
 def test_a_command_that_runs_no_model_imports_neither_mlx_nor_transformers(arguments: list[str]) -> None:
     program = (
         "import sys; from mlxcel.cli.commands import app\n"

@@ -59,7 +59,7 @@ def test_a_checkpoints_default_that_no_request_could_send_is_refused(
 
 
 def test_a_missing_model_is_refused_with_what_to_do() -> None:
-    with pytest.raises(ModelError, match="mlxcel serve DIR"):
+    with pytest.raises(ModelError, match="mlxcel serve MODEL"):
         checkpoint_of(ServeSettings())
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mlxcel.cli.commands import app
 from mlxcel.config.settings import DEFAULT_QUEUE_DEPTH, ServeSettings
-from mlxcel.config.sources import config_path, resolve
+from mlxcel.config.sources import bytes_of, config_path, default_models_dir, resolve
 from mlxcel.errors import ConfigError
 
 KEYS = [field.name for field in dataclasses.fields(ServeSettings)]
@@ -30,7 +30,7 @@ def refusal_of(
 
 def test_without_any_source_every_key_has_its_default() -> None:
     resolved = resolve({}, NOWHERE)
-    assert resolved.settings == ServeSettings()
+    assert resolved.settings == ServeSettings(models_dir=str(default_models_dir(NOWHERE)))
     assert resolved.origins == dict.fromkeys(KEYS, "default")
 
 
@@ -67,7 +67,7 @@ def test_a_file_that_is_named_must_exist_and_one_that_is_not_may_be_missing(tmp_
     missing = tmp_path / "missing.toml"
     assert str(missing) in refusal_of(file=missing).message
     assert str(missing) in refusal_of(environ={"MLXCEL_CONFIG": str(missing)}).message
-    assert resolve({}, {"XDG_CONFIG_HOME": str(tmp_path), "MLXCEL_CONFIG": ""}).settings == ServeSettings()
+    assert set(resolve({}, {"XDG_CONFIG_HOME": str(tmp_path), "MLXCEL_CONFIG": ""}).origins.values()) == {"default"}
     assert not list(tmp_path.iterdir())
 
 
@@ -168,6 +168,32 @@ def test_any_value_becomes_a_setting_or_a_refusal(key: str, value: Any) -> None:
         assert refusal.param == key
     else:
         assert resolved.origins[key] == ("default" if value is None else flag_of(key))
+
+
+def test_the_models_folder_is_the_users_own_unless_it_is_named() -> None:
+    def models_dir(value: str | None = None, **environ: str) -> str:
+        return resolve({"models_dir": value}, {**NOWHERE, "HOME": "/home/me", **environ}).settings.models_dir
+
+    assert models_dir() == "/home/me/.local/share/mlxcel/models"
+    assert models_dir(XDG_DATA_HOME="/data") == "/data/mlxcel/models"
+    assert models_dir(MLXCEL_MODELS_DIR="~/models", XDG_DATA_HOME="/data") == "/home/me/models"
+    assert models_dir("/srv/models", MLXCEL_MODELS_DIR="~/models") == "/srv/models"
+
+
+@pytest.mark.parametrize(
+    ("text", "n_bytes"),
+    [
+        ("16GiB", 16 * 2**30),
+        ("1.5kB", 1500),
+        ("7", 7),
+        ("0", 0),
+        ("-1", None),
+        ("much", None),
+        ("", None),
+    ],
+)
+def test_a_size_is_read_as_people_write_it(text: str, n_bytes: int | None) -> None:
+    assert bytes_of(text) == n_bytes
 
 
 def flag_of(key: str) -> str:
