@@ -1,0 +1,104 @@
+"""Grammar text to constraints, for one model's vocabulary.
+
+Owner: the tokenizer's thread, since a large grammar takes a moment. llguidance is optional and imported when a
+compiler is made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from mlxcel.errors import InputError
+
+if TYPE_CHECKING:
+    from mlxcel.grammar.constraint import MatcherConstraint
+
+MOST_KEPT = 64
+"""Grammars that stay compiled: an agent sends the same tools with every request."""
+
+
+class GrammarCompiler:
+    """Compiles grammars for a vocabulary.
+
+    `tokenizer_json` is the text of a Hugging Face tokenizer.json; `n_vocabulary` the width of the logits, V;
+    `eos_ids` end an answer where its grammar allows it. Making one takes about a second for a large vocabulary,
+    and holds the interpreter meanwhile.
+    Errors: ImportError where llguidance is not installed, ValueError for a tokenizer that it cannot read.
+    """
+
+    def __init__(self, tokenizer_json: str, *, n_vocabulary: int, eos_ids: frozenset[int]) -> None:
+        from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+
+        n_declared = _n_declared(tokenizer_json)
+        self.n_vocabulary = n_vocabulary
+        self.eos_ids = eos_ids
+        self._tokenizer = LLTokenizer(
+            tokenizer_json, n_vocab=max(n_vocabulary, n_declared), eos_token=sorted(eos_ids) or None
+        )
+        self._make_matcher = LLMatcher
+        self._limits = LLParserLimits(verbose_errors=False)
+        self._kept: OrderedDict[str, Any] = OrderedDict()
+
+    def literal(self, text: str) -> str:
+        """A Lark expression for this text, its special tokens as tokens."""
+        parts: list[str] = []
+        run: list[int] = []
+        for token in [*self._tokenizer.tokenize_str(text, parse_special=True), None]:
+            if token is not None and not self._tokenizer.is_special_token(token):
+                run.append(token)
+                continue
+            if run:
+                parts.append(json.dumps(self._tokenizer.decode_str(run)))
+                run = []
+            if token is not None:
+                parts.append(f"<[{token}]>")
+        return " ".join(parts)
+
+    def constraint(self, grammar: str, *, param: str) -> MatcherConstraint:
+        """A constraint at the beginning of this grammar.
+
+        Errors: InputError naming `param` for a grammar that cannot be compiled within llguidance's limits.
+        """
+        from mlxcel.grammar.constraint import MatcherConstraint
+
+        matcher = self._kept.get(grammar)
+        if matcher is None:
+            matcher = self._kept[grammar] = self._compiled(grammar, param)
+            if len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(grammar)
+        return MatcherConstraint(
+            matcher.deep_copy(),
+            n_words=-(-self._tokenizer.vocab_size // 32),
+            n_vocabulary=self.n_vocabulary,
+            param=param,
+        )
+
+    def _compiled(self, grammar: str, param: str) -> Any:
+        from mlxcel.grammar.constraint import short
+
+        matcher = self._make_matcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
+        if not matcher.is_error():
+            matcher.compute_bitmask()  # finds what the first step would find
+        if matcher.is_error():
+            raise InputError(
+                f"{param} cannot be used: {short(_reason(matcher.get_error()))}; nothing was generated",
+                param=param,
+                code="invalid_schema",
+            )
+        return matcher
+
+
+def _reason(error: str) -> str:
+    """The cause alone: llguidance goes on with the grammar's own lines, which are not the caller's."""
+    return error.split("\n   1 |")[0].split("<state>")[0].split(": failed to compile JSON schema: ")[-1]
+
+
+def _n_declared(tokenizer_json: str) -> int:
+    """One more than the largest token id."""
+    declared = json.loads(tokenizer_json)
+    vocabulary = declared.get("model", {}).get("vocab", {})
+    n_base = len(vocabulary) if isinstance(vocabulary, list) else max(vocabulary.values(), default=-1) + 1
+    return int(max([n_base, *(token["id"] + 1 for token in declared.get("added_tokens", []))]))
