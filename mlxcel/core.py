@@ -20,10 +20,14 @@ if TYPE_CHECKING:
 
 
 class FinishReason(str, Enum):
-    """How a sequence ended. Cancelled is an ending like the others, not an error."""
+    """How a sequence ended. Cancelled is an ending like the others, not an error.
+
+    TOOL_CALLS is a STOP whose text calls functions; the engine, which sees no text, never says it.
+    """
 
     STOP = "stop"
     LENGTH = "length"
+    TOOL_CALLS = "tool_calls"
     CANCELLED = "cancelled"
     ERROR = "error"
 

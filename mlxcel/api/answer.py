@@ -12,7 +12,7 @@ from starlette.responses import Response
 from mlxcel.api.generation import Generation
 from mlxcel.api.statuses import CLIENT_CLOSED_REQUEST, as_bug, json_response
 from mlxcel.api.stream import EventStream, cancelling_on_disconnect
-from mlxcel.api.wire import responses
+from mlxcel.api.wire.answers import KEEP_ALIVE, AnswerShape, End
 from mlxcel.api.wire.requests import GenerationFields
 from mlxcel.core import FinishReason
 from mlxcel.errors import GenerationError, MlxcelError
@@ -57,7 +57,7 @@ class Record:
 async def answer(
     request: Request,
     generation: Generation,
-    shape: responses.AnswerShape,
+    shape: AnswerShape,
     fields: GenerationFields,
     record: Record,
     headers: Mapping[str, str],
@@ -67,11 +67,11 @@ async def answer(
     Errors: what ended the generation, where nothing was sent yet.
     """
     if fields.stream:
-        frames = _frames(generation, shape, record.end, with_usage=fields.wants_usage_chunk)
+        frames = _frames(generation, shape, record.end)
         return EventStream(frames, generation.cancel, headers)
     try:
         async with cancelling_on_disconnect(request.receive, generation.cancel):
-            text = await generation.whole()
+            message = await generation.whole()
     except MlxcelError as error:
         record.end(error.code)
         raise
@@ -82,29 +82,30 @@ async def answer(
     record.end(generation.finish.value)
     if generation.finish is FinishReason.CANCELLED:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
-    counts = responses.usage(generation.n_prompt_tokens, generation.n_tokens)
-    return json_response(shape.whole(text, generation.finish, counts), headers=headers)
+    return json_response(shape.whole(message, _end(generation)), headers=headers)
 
 
-async def _frames(
-    generation: Generation, shape: responses.AnswerShape, end: Callable[[str], None], *, with_usage: bool
-) -> AsyncIterator[bytes]:
+async def _frames(generation: Generation, shape: AnswerShape, end: Callable[[str], None]) -> AsyncIterator[bytes]:
     """The frames of a streamed answer; an error is the last of them."""
-    for opening in shape.opening():
+    if opening := shape.opening(generation.n_prompt_tokens):
         yield opening
     try:
         async for piece in generation.pieces(idle_s=KEEP_ALIVE_S):
-            yield responses.KEEP_ALIVE if piece is None else shape.chunk(piece.text, piece.finish)
+            yield KEEP_ALIVE if piece is None else shape.chunk(piece.deltas, piece.finish)
     except MlxcelError as error:
         end(error.code)
-        yield responses.frame(responses.error_body(error))
+        yield shape.failure(error)
         return
     except Exception as error:  # the edge: the stream has begun, so the client must hear it here
         log.exception("a stream failed")
         end(GenerationError.code)
-        yield responses.frame(responses.error_body(as_bug(error)))
+        yield shape.failure(as_bug(error))
         return
     end(generation.finish.value if generation.finish else "unfinished")
-    if with_usage:
-        yield shape.usage_chunk(responses.usage(generation.n_prompt_tokens, generation.n_tokens))
-    yield responses.DONE
+    if generation.finish is not None:
+        yield shape.closing(_end(generation))
+
+
+def _end(generation: Generation) -> End:
+    assert generation.finish is not None
+    return End(generation.finish, generation.n_prompt_tokens, generation.n_tokens, stopped_by=generation.stopped_by)

@@ -28,6 +28,7 @@ class StopMatcher:
 
     def __init__(self, stops: Sequence[str]) -> None:
         self.matched: str | None = None
+        self.rest = ""
         self._stops = tuple(stops)
         if "" in self._stops:
             raise InputError("a stop string must not be empty", param="stop")
@@ -58,7 +59,7 @@ class StopMatcher:
         held_from = self._n_seen - n_held
         if self._advance(text):
             shown_to = self._best_start
-            self.matched = self._stops[self._best]
+            self._match((self._stops[held_by][:n_held] + text) if n_held else text, held_from)
         else:
             shown_to = self._n_seen - self._depth[self._node]
         n_shown = shown_to - held_from
@@ -75,10 +76,17 @@ class StopMatcher:
         n_shown = self._depth[self._node]
         if self._best != _NONE:
             n_shown -= self._n_seen - self._best_start
-            self.matched = self._stops[self._best]
+            self._match(
+                self._stops[self._owner[self._node]][: self._depth[self._node]], self._n_seen - self._depth[self._node]
+            )
         held = self._stops[self._owner[self._node]][:n_shown]
         self._node = 0
         return held
+
+    def _match(self, text: str, start: int) -> None:
+        """Settle on the best match, in a text that begins at `start`."""
+        self.matched = self._stops[self._best]
+        self.rest = text[self._best_start + len(self.matched) - start :]
 
     def _advance(self, text: str) -> bool:
         """Move over the text, or to where it settles the match: then True."""

@@ -25,7 +25,7 @@ def routes(service: Service, intake: Intake) -> list[Route]:
         tokenizing = service.tokenize(fields.prompt, lambda tokenizer: tokenizer.encode(fields.prompt))
         prompt = await unless_client_leaves(request.receive, tokenizing)
         generation = await service.generate(prompt, fields, fields.max_tokens, default_tokens=DEFAULT_COMPLETION_TOKENS)
-        shape = CompletionShape(generation.id, now_s(), service.model.id)
+        shape = CompletionShape(generation.id, now_s(), service.model.id, wants_usage=fields.wants_usage_chunk)
         record = Record(service.metrics, generation, request.url.path, arrived_s)
         return await answer(request, generation, shape, fields, record, headers)
 
@@ -38,7 +38,7 @@ def routes(service: Service, intake: Intake) -> list[Route]:
         tokenizing = service.tokenize(text, lambda tokenizer: tokenizer.encode_chat(messages, template_kwargs))
         prompt = await unless_client_leaves(request.receive, tokenizing)
         generation = await service.generate(prompt, fields, fields.limit)
-        shape = ChatShape(generation.id, now_s(), service.model.id)
+        shape = ChatShape(generation.id, now_s(), service.model.id, wants_usage=fields.wants_usage_chunk)
         record = Record(service.metrics, generation, request.url.path, arrived_s)
         return await answer(request, generation, shape, fields, record, headers)
 

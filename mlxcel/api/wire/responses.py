@@ -1,32 +1,23 @@
-"""What a client gets: bodies, stream frames, and the error envelope."""
+"""What OpenAI's clients get: the bodies and frames of completions and chats, and the error envelope."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
+from mlxcel.api.wire.answers import AnswerShape, End, frame
 from mlxcel.core import FinishReason
 from mlxcel.errors import InputError, MlxcelError, StateError
-
-DONE = b"data: [DONE]\n\n"
-KEEP_ALIVE = b": keep-alive\n\n"
-
-_encode = msgspec.json.Encoder().encode
+from mlxcel.text.deltas import CallArguments, CallStart, Content, Delta, Message, Reasoning
 
 
-def frame(payload: Any) -> bytes:
-    """One server-sent event. Source: WHATWG HTML, server-sent events."""
-    return b"data: " + _encode(payload) + b"\n\n"
-
-
-def usage(n_prompt: int, n_completion: int) -> dict[str, Any]:
+def usage(end: End) -> dict[str, Any]:
     """Token counts; completion tokens include the end token that stopped it."""
     return {
-        "prompt_tokens": n_prompt,
-        "completion_tokens": n_completion,
-        "total_tokens": n_prompt + n_completion,
-        "prompt_tokens_details": {"cached_tokens": 0},
+        "prompt_tokens": end.n_prompt_tokens,
+        "completion_tokens": end.n_tokens,
+        "total_tokens": end.n_prompt_tokens + end.n_tokens,
+        "prompt_tokens_details": {"cached_tokens": end.n_cached_tokens},
     }
 
 
@@ -47,60 +38,94 @@ def model_body(model_id: str, created: int) -> dict[str, Any]:
     return {"id": model_id, "object": "model", "created": created, "owned_by": "mlxcel"}
 
 
-class AnswerShape:
-    """How one endpoint words an answer, whole or in chunks."""
+DONE = b"data: [DONE]\n\n"
+
+
+class OpenAIShape(AnswerShape):
+    """How completions and chats word an answer: one choice, whole or in chunks."""
 
     id_prefix: str
     object: str
     chunk_object: str
 
-    def __init__(self, answer_id: str, created: int, model: str) -> None:
+    def __init__(self, answer_id: str, created: int, model: str, *, wants_usage: bool = False) -> None:
         self._head = {"id": f"{self.id_prefix}{answer_id}", "created": created, "model": model}
+        self._wants_usage = wants_usage
 
-    def opening(self) -> list[bytes]:
-        """Frames before the first text."""
-        return []
+    def opening(self, n_prompt_tokens: int) -> bytes:  # noqa: ARG002 - some APIs tell it here
+        return b""
 
-    def whole(self, text: str, finish: FinishReason, counts: dict[str, Any]) -> dict[str, Any]:
-        choice = {**self._whole_choice(text), "index": 0, "logprobs": None, "finish_reason": finish.value}
-        return {**self._head, "object": self.object, "choices": [choice], "usage": counts}
+    def whole(self, message: Message, end: End) -> dict[str, Any]:
+        choice = {**self._whole_choice(message), "index": 0, "logprobs": None, "finish_reason": end.finish.value}
+        return {**self._head, "object": self.object, "choices": [choice], "usage": usage(end)}
 
-    def chunk(self, text: str, finish: FinishReason | None) -> bytes:
+    def chunk(self, deltas: Sequence[Delta], finish: FinishReason | None) -> bytes:
         reason = None if finish is None else finish.value
-        choice = {**self._chunk_choice(text), "index": 0, "logprobs": None, "finish_reason": reason}
-        return frame({**self._head, "object": self.chunk_object, "choices": [choice]})
+        choice = {**self._chunk_choice(deltas), "index": 0, "logprobs": None, "finish_reason": reason}
+        return self._chunk(choices=[choice])
 
-    def usage_chunk(self, counts: dict[str, Any]) -> bytes:
-        return frame({**self._head, "object": self.chunk_object, "choices": [], "usage": counts})
+    def closing(self, end: End) -> bytes:
+        return (self._chunk(choices=[], usage=usage(end)) if self._wants_usage else b"") + DONE
 
-    def _whole_choice(self, text: str) -> dict[str, Any]:
+    def failure(self, error: MlxcelError) -> bytes:
+        return frame(error_body(error))
+
+    def _chunk(self, **fields: Any) -> bytes:
+        return frame({**self._head, "object": self.chunk_object, **fields})
+
+    def _whole_choice(self, message: Message) -> dict[str, Any]:
         raise NotImplementedError
 
-    def _chunk_choice(self, text: str) -> dict[str, Any]:
+    def _chunk_choice(self, deltas: Sequence[Delta]) -> dict[str, Any]:
         raise NotImplementedError
 
 
-class CompletionShape(AnswerShape):
+class CompletionShape(OpenAIShape):
     id_prefix = "cmpl-"
     object = chunk_object = "text_completion"
 
-    def _whole_choice(self, text: str) -> dict[str, Any]:
-        return {"text": text}
+    def _whole_choice(self, message: Message) -> dict[str, Any]:
+        return {"text": message.text}
 
-    _chunk_choice = _whole_choice
+    def _chunk_choice(self, deltas: Sequence[Delta]) -> dict[str, Any]:
+        return {"text": "".join(delta.text for delta in deltas if isinstance(delta, Content))}
 
 
-class ChatShape(AnswerShape):
+class ChatShape(OpenAIShape):
     id_prefix = "chatcmpl-"
     object = "chat.completion"
     chunk_object = "chat.completion.chunk"
 
-    def opening(self) -> list[bytes]:
+    def opening(self, n_prompt_tokens: int) -> bytes:  # noqa: ARG002
         choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
-        return [frame({**self._head, "object": self.chunk_object, "choices": [choice]})]
+        return self._chunk(choices=[choice])
 
-    def _whole_choice(self, text: str) -> dict[str, Any]:
-        return {"message": {"role": "assistant", "content": text, "refusal": None}}
+    def _whole_choice(self, message: Message) -> dict[str, Any]:
+        content = message.text if message.text or not message.calls else None
+        whole: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+        if message.reasoning:
+            whole["reasoning_content"] = message.reasoning
+        if message.calls:
+            whole["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in message.calls
+            ]
+        return {"message": whole}
 
-    def _chunk_choice(self, text: str) -> dict[str, Any]:
-        return {"delta": {"content": text} if text else {}}
+    def _chunk_choice(self, deltas: Sequence[Delta]) -> dict[str, Any]:
+        chunk: dict[str, Any] = {}
+        for delta in deltas:
+            if isinstance(delta, Content):
+                chunk["content"] = chunk.get("content", "") + delta.text
+            elif isinstance(delta, Reasoning):
+                chunk["reasoning_content"] = chunk.get("reasoning_content", "") + delta.text
+            else:
+                chunk.setdefault("tool_calls", []).append(_call_chunk(delta))
+        return {"delta": chunk}
+
+
+def _call_chunk(delta: CallStart | CallArguments) -> dict[str, Any]:
+    if isinstance(delta, CallArguments):
+        return {"index": delta.index, "function": {"arguments": delta.text}}
+    function = {"name": delta.name, "arguments": ""}
+    return {"index": delta.index, "id": delta.id, "type": "function", "function": function}

@@ -8,8 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlxcel.api.wire import responses
+from mlxcel.api.wire.answers import KEEP_ALIVE, End
 from mlxcel.core import FinishReason
 from mlxcel.errors import BugError, ContextLengthExceeded, InputError, MlxcelError, ServerBusy
+from mlxcel.text.deltas import Call, CallArguments, CallStart, Content, Delta, Message, Reasoning
+
+END = End(FinishReason.LENGTH, n_prompt_tokens=3, n_tokens=2)
 
 
 def events_of(stream: bytes) -> list[str]:
@@ -30,20 +34,19 @@ def events_of(stream: bytes) -> list[str]:
 @given(text=st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_frame_is_one_event_whatever_its_text(text: str) -> None:
     shape = responses.CompletionShape("1", 5, "m")
-    (event,) = events_of(shape.chunk(text, None))
+    (event,) = events_of(shape.chunk([Content(text)], None))
     assert json.loads(event)["choices"][0]["text"] == text
 
 
 def test_a_streamed_chat_is_openings_then_text_then_the_reason_then_usage_then_done() -> None:
-    shape = responses.ChatShape("7", 5, "tiny")
+    shape = responses.ChatShape("7", 5, "tiny", wants_usage=True)
     stream = b"".join(
         [
-            *shape.opening(),
-            responses.KEEP_ALIVE,
-            shape.chunk("Hel\nlo", None),
-            shape.chunk("", FinishReason.LENGTH),
-            shape.usage_chunk(responses.usage(3, 2)),
-            responses.DONE,
+            shape.opening(3),
+            KEEP_ALIVE,
+            shape.chunk([Content("Hel\n"), Content("lo")], None),
+            shape.chunk([], FinishReason.LENGTH),
+            shape.closing(END),
         ]
     )
     *events, last = events_of(stream)
@@ -59,8 +62,9 @@ def test_a_streamed_chat_is_openings_then_text_then_the_reason_then_usage_then_d
 
 
 def test_whole_answers_have_openais_shapes() -> None:
-    counts = responses.usage(3, 2)
-    completion = responses.CompletionShape("7", 5, "tiny").whole("text", FinishReason.STOP, counts)
+    completion = responses.CompletionShape("7", 5, "tiny").whole(
+        Message("text"), END._replace(finish=FinishReason.STOP)
+    )
     assert completion == {
         "id": "cmpl-7",
         "object": "text_completion",
@@ -74,11 +78,45 @@ def test_whole_answers_have_openais_shapes() -> None:
             "prompt_tokens_details": {"cached_tokens": 0},
         },
     }
-    chat = responses.ChatShape("7", 5, "tiny").whole("text", FinishReason.LENGTH, counts)
+    chat = responses.ChatShape("7", 5, "tiny").whole(Message("text"), END)
     assert chat["object"] == "chat.completion" and chat["id"] == "chatcmpl-7"
     (choice,) = chat["choices"]
     assert choice["message"] == {"role": "assistant", "content": "text", "refusal": None}
     assert choice["finish_reason"] == "length"
+
+
+def test_a_chat_that_calls_functions_has_them_beside_null_content_and_its_thinking() -> None:
+    message = Message(reasoning="hm", calls=[Call("call_1", "f", '{"a":1}')])
+    chat = responses.ChatShape("7", 5, "tiny").whole(message, END._replace(finish=FinishReason.TOOL_CALLS))
+    call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+    assert chat["choices"][0]["message"] == {
+        "role": "assistant",
+        "content": None,
+        "refusal": None,
+        "reasoning_content": "hm",
+        "tool_calls": [call],
+    }
+    assert chat["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_a_chunk_keeps_thinking_content_and_calls_apart() -> None:
+    shape = responses.ChatShape("7", 5, "tiny")
+    deltas: list[Delta] = [
+        Reasoning("h"),
+        Reasoning("m"),
+        Content("x"),
+        CallStart(0, "call_1", "f"),
+        CallArguments(0, "{}"),
+    ]
+    (event,) = events_of(shape.chunk(deltas, None))
+    assert json.loads(event)["choices"][0]["delta"] == {
+        "reasoning_content": "hm",
+        "content": "x",
+        "tool_calls": [
+            {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": ""}},
+            {"index": 0, "function": {"arguments": "{}"}},
+        ],
+    }
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from mlxcel.errors import ContextLengthExceeded, EngineDead, InputError, MlxcelE
 from mlxcel.kv.size import KVSize
 from mlxcel.model.checkpoint import read_checkpoint
 from mlxcel.model.tokenizer import load_tokenizer
+from mlxcel.text.deltas import Message
 from tests.support.runners import FailingRunner, HangingRunner, PretendRunner, pretend_alone
 from tests.support.turns import request
 
@@ -158,9 +159,9 @@ def test_a_full_server_refuses_and_takes_the_next_when_one_is_gone(tiny_model: P
         first, second, third = await asyncio.gather(*asking, return_exceptions=True)
         assert isinstance(third, ServerBusy) and third.retry_after_s
         assert not isinstance(first, BaseException) and not isinstance(second, BaseException)
-        assert await first.whole() == await second.whole() != ""
+        assert await first.whole() == await second.whole() != Message()
         assert len(service.tickets) == 0
-        assert await (await service.generate([6], fields_of(), 9)).whole()
+        assert (await (await service.generate([6], fields_of(), 9)).whole()).text
 
     run(tiny_model, test, runner)
 
@@ -174,7 +175,7 @@ def test_text_is_that_of_the_tokens(tiny_model: Path) -> None:
         for token in tokens:
             detokenizer.add_token(token)
         detokenizer.finalize()
-        assert await generation.whole() == detokenizer.last_segment
+        assert await generation.whole() == Message(detokenizer.last_segment)
 
     run(tiny_model, test)
 

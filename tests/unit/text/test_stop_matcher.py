@@ -115,3 +115,17 @@ def test_cost_does_not_grow_with_the_length_of_a_stop_that_almost_matches() -> N
     assert n_shown == 180_000
     assert len(matcher.flush()) == 20_000
     assert matcher.matched is None
+
+
+@given(text=TEXTS, stops=STOPS, cuts=CUTS)
+@example(text="abcdx", stops=["bc", "abcdef"], cuts=[4])
+@example(text="abcd", stops=["bc", "abcdef"], cuts=[])
+def test_the_rest_is_what_follows_the_match(text: str, stops: list[str], cuts: list[int]) -> None:
+    matcher, shown, fed = StopMatcher(stops), "", ""
+    for piece in pieces(text, cuts):
+        shown += matcher.feed(piece)
+        fed += piece
+        if matcher.matched is not None:
+            break
+    shown += matcher.flush()
+    assert shown + (matcher.matched or "") + matcher.rest == fed
