@@ -19,8 +19,8 @@ class MlxcelError(Exception):
             self.code = code
 
 
-def reason_of(error: BaseException) -> str:
-    """Another library's error as one line of bounded length, for a message of ours."""
+def reason_of(error: BaseException | str) -> str:
+    """Another library's error, or its words, as one line of bounded length, for a message of ours."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 300 else text[:297] + "..."
 

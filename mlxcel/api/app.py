@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.applications import Starlette
 
-from mlxcel.api.endpoints import completions, models, status
+from mlxcel.api.endpoints import chat, completions, models, status
 from mlxcel.api.intake import Intake
 from mlxcel.api.service import Service
 from mlxcel.api.statuses import EXCEPTION_HANDLERS
@@ -15,7 +15,12 @@ def make_app(service: Service, settings: ServeSettings) -> Starlette:
     """The application over a service."""
     intake = Intake(service, settings)
     app = Starlette(
-        routes=[*completions.routes(service, intake), *models.routes(service), *status.routes(service)],
+        routes=[
+            *completions.routes(service, intake),
+            *chat.routes(service, intake),
+            *models.routes(service),
+            *status.routes(service),
+        ],
         exception_handlers=dict(EXCEPTION_HANDLERS),
     )
     # A path is served or it is not: no redirects to one without a slash.

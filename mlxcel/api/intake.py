@@ -7,7 +7,7 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from mlxcel.api.service import Service
-from mlxcel.api.wire.body import decode_body, parse_fields
+from mlxcel.api.wire.body import decode_body, field_names, parse_fields
 from mlxcel.api.wire.fields import IGNORED, NOT_SERVED, refuse_not_served
 from mlxcel.api.wire.requests import GenerationFields
 from mlxcel.config.settings import ServeSettings
@@ -30,7 +30,7 @@ class Intake:
         """
         self._service.check_serving()
         sent = decode_body(await self.body(request))
-        refuse_not_served(sent)
+        refuse_not_served(sent, field_names(shape))
         parsed = parse_fields(sent, shape, other_fields=IGNORED | NOT_SERVED)
         parsed.value.check()
         self._service.check_model(parsed.value.model)

@@ -11,18 +11,20 @@ import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeVar
 
 from mlxcel.api.generation import Generation
 from mlxcel.api.wire.requests import GenerationFields
-from mlxcel.core import Request, SamplingParams
+from mlxcel.core import Constraint, Request, SamplingParams
 from mlxcel.engine.loop import Engine
 from mlxcel.engine.tickets import Tickets
 from mlxcel.errors import ContextLengthExceeded, EngineDead, InputError, NotReady, UnknownModel, all_places_taken
+from mlxcel.grammar.compiler import Grammars, NoGrammars
 from mlxcel.metrics import ServerMetrics
 from mlxcel.model.tokenizer import Tokenizer
+from mlxcel.text.reader import Reader
 from mlxcel.text.stream import TextStream
 
 T = TypeVar("T")
@@ -67,7 +69,8 @@ class Service:
         self.metrics = ServerMetrics(lambda: engine.stats, lambda: self._n_tokenizing)
         self.is_draining = False
         self.tokenizer: Tokenizer | None = None
-        """Set by the engine's build before the engine is ready."""
+        self.grammars: Grammars = NoGrammars("the model is still loading")
+        """Both are set by the engine's build before the engine is ready."""
         self._tokenizing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mlxcel-tokenizer")
 
     @property
@@ -95,8 +98,10 @@ class Service:
                 param="model",
             )
 
-    async def tokenize(self, text: str, call: Callable[[Tokenizer], T]) -> T:
-        """Run a call that tokenises `text` on the tokenizer's thread. Cancelled before its turn, it never runs.
+    async def tokenize(self, call: Callable[[Tokenizer], T], *, text: str = "") -> T:
+        """Run a call of the tokenizer or the grammars on the tokenizer's thread; `text` is what it tokenises.
+
+        Cancelled before its turn, it never runs.
 
         Errors: ContextLengthExceeded for a text that is hopelessly long, ServerBusy when every place is taken.
         """
@@ -117,21 +122,29 @@ class Service:
             self._n_tokenizing -= 1
 
     async def generate(
-        self, prompt: list[int], fields: GenerationFields, limit: int | None, *, default_tokens: int | None = None
+        self,
+        prompt: list[int],
+        fields: GenerationFields,
+        limit: int | None,
+        *,
+        default_tokens: int | None = None,
+        constraint: Constraint | None = None,
+        reader: Reader | None = None,
     ) -> Generation:
         """Submit a prompt; returns once the engine has taken it.
 
         `limit` is what the client asked for: more than the context has room for is refused. Without one, at most
         `default_tokens` are generated where the context has room for them, and without that all the room there is.
+        `constraint` is this request's own; `reader` tells what the text means.
 
         Errors: InputError for an empty prompt, ContextLengthExceeded, ServerBusy.
         """
         self.check_serving()
-        request = self._request(prompt, fields, limit, default_tokens)
+        request = replace(self._request(prompt, fields, limit, default_tokens), constraint=constraint)
         ticket = self.tickets.open(request)
         await ticket.accepted()
         self.metrics.prompt_tokens.inc(len(prompt))
-        return Generation(ticket, TextStream(self._loaded_tokenizer.detokenizer(), fields.stops))
+        return Generation(ticket, TextStream(self._loaded_tokenizer.detokenizer(), fields.stops), reader)
 
     @property
     def _loaded_tokenizer(self) -> Tokenizer:

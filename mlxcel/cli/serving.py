@@ -18,6 +18,7 @@ from mlxcel.config.settings import ServeSettings
 from mlxcel.core import Event
 from mlxcel.engine.runner import ModelRunner, Runner
 from mlxcel.folder import folder_in_use
+from mlxcel.grammar.compiler import NoGrammars, make_grammars
 from mlxcel.kv.pool import pool_capacity
 from mlxcel.model.checkpoint import Checkpoint
 from mlxcel.model.load import LoadedModel
@@ -63,6 +64,11 @@ async def _serve_checkpoint(
 
     def on_loaded(loaded: Loaded) -> None:
         service.tokenizer = loaded.tokenizer
+        service.grammars = make_grammars(
+            loaded.tokenizer.to_json, n_vocabulary=loaded.model.n_vocabulary, eos_ids=loaded.tokenizer.eos_ids
+        )
+        if isinstance(service.grammars, NoGrammars):
+            say(f"response_format and forced tool calls are refused: {service.grammars.reason}")
         if not loaded.is_batching and not settings.no_batch:
             say("this model is served one request at a time: its batched path does not give the same text")
 

@@ -8,15 +8,56 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from mlxcel.errors import InputError
+from mlxcel.errors import InputError, reason_of
 
 if TYPE_CHECKING:
-    from mlxcel.grammar.constraint import MatcherConstraint
+    from mlxcel.core import Constraint
+    from mlxcel.grammar.matcher import MatcherConstraint
 
 MOST_KEPT = 64
 """Grammars that stay compiled: an agent sends the same tools with every request."""
+
+
+class Grammars(Protocol):
+    """What makes constraints for a model."""
+
+    n_vocabulary: int
+    eos_ids: frozenset[int]
+
+    def literal(self, text: str) -> str: ...
+    def constraint(self, grammar: str, *, param: str) -> Constraint: ...
+
+
+class NoGrammars:
+    """Stands where no grammar can be followed, and says why."""
+
+    n_vocabulary = 0
+    eos_ids: frozenset[int] = frozenset()
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def literal(self, text: str) -> str:
+        return json.dumps(text)
+
+    def constraint(self, grammar: str, *, param: str) -> NoReturn:  # noqa: ARG002 - none is followed
+        """Errors: InputError, always."""
+        raise InputError(
+            f"{param} needs grammars, and {self.reason}; nothing was generated", param=param, code="unsupported_value"
+        )
+
+
+def make_grammars(tokenizer_json: Callable[[], str], *, n_vocabulary: int, eos_ids: frozenset[int]) -> Grammars:
+    """A compiler where llguidance is installed and reads this tokenizer, else NoGrammars."""
+    try:
+        return GrammarCompiler(tokenizer_json(), n_vocabulary=n_vocabulary, eos_ids=eos_ids)
+    except ImportError:
+        return NoGrammars("llguidance is not installed here. Install mlxcel with its grammar extra: 'mlxcel[grammar]'")
+    except ValueError as error:
+        return NoGrammars(f"llguidance cannot read this model's tokenizer: {reason_of(error)}")
 
 
 class GrammarCompiler:
@@ -61,7 +102,7 @@ class GrammarCompiler:
 
         Errors: InputError naming `param` for a grammar that cannot be compiled within llguidance's limits.
         """
-        from mlxcel.grammar.constraint import MatcherConstraint
+        from mlxcel.grammar.matcher import MatcherConstraint
 
         matcher = self._kept.get(grammar)
         if matcher is None:
@@ -77,14 +118,12 @@ class GrammarCompiler:
         )
 
     def _compiled(self, grammar: str, param: str) -> Any:
-        from mlxcel.grammar.constraint import short
-
         matcher = self._make_matcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
         if not matcher.is_error():
             matcher.compute_bitmask()  # finds what the first step would find
         if matcher.is_error():
             raise InputError(
-                f"{param} cannot be used: {short(_reason(matcher.get_error()))}; nothing was generated",
+                f"{param} cannot be used: {reason_of(_reason(matcher.get_error()))}; nothing was generated",
                 param=param,
                 code="invalid_schema",
             )

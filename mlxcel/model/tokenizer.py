@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerBase
 
 from mlxcel.errors import InputError, ModelError, reason_of
 from mlxcel.model.checkpoint import Checkpoint
+from mlxcel.model.dialect import dialect_of
 from mlxcel.text.detokenize import Detokenizer
 from mlxcel.text.window import WindowDetokenizer
 
@@ -40,6 +41,7 @@ class Tokenizer:
         # One that is copied for each sequence: building it maps the whole vocabulary.
         self._detokenizer = wrapper.detokenizer
         self._longest_token_bytes = _longest_token_bytes(wrapper)
+        self.dialect = dialect_of(wrapper)
 
     @property
     def has_chat_template(self) -> bool:
@@ -57,10 +59,15 @@ class Tokenizer:
         ids: list[int] = self._wrapper.encode(text, add_special_tokens=bos is None or not text.startswith(bos))
         return ids
 
-    def encode_chat(self, messages: SequenceOf[Message], template_kwargs: dict[str, Any]) -> list[int]:
+    def encode_chat(
+        self,
+        messages: SequenceOf[Message],
+        template_kwargs: dict[str, Any],
+        tools: SequenceOf[dict[str, Any]] = (),
+    ) -> list[int]:
         """Token ids of a conversation, up to where the assistant's answer begins.
 
-        `template_kwargs` are variables of the template.
+        `template_kwargs` are variables of the template; `tools` are shown to the model, in OpenAI's form.
         Errors: InputError when the model has no template, or its template refuses the messages, or a variable is
         not one of the template but an option of rendering or tokenising.
         """
@@ -76,9 +83,10 @@ class Tokenizer:
                 "it out",
                 param=f"chat_template_kwargs.{reserved[0]}",
             )
+        variables = {**template_kwargs, "tools": list(tools)} if tools else template_kwargs
         try:
             ids: list[int] = self._wrapper.apply_chat_template(
-                [dict(message) for message in messages], add_generation_prompt=True, **template_kwargs
+                [dict(message) for message in messages], add_generation_prompt=True, **variables
             )
         except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise InputError(
@@ -87,6 +95,25 @@ class Tokenizer:
                 code="template_refused",
             ) from error
         return ids
+
+    def ends_with(self, prompt: SequenceOf[int], marker: str | None) -> bool:
+        """Whether a marker is the last of a prompt, space aside."""
+        # No marker has more tokens than characters, and templates write a line end or two after it.
+        return marker is not None and self._wrapper.decode(list(prompt[-len(marker) - 4 :])).rstrip().endswith(marker)
+
+    def to_json(self) -> str:
+        """The text of a tokenizer.json, without padding or truncation.
+
+        Errors: ValueError where the tokenizer is no Hugging Face tokenizer.
+        """
+        backend = getattr(self._wrapper, "backend_tokenizer", None)
+        if backend is None:
+            raise ValueError("its tokenizer is no Hugging Face tokenizer")
+        backend = copy.copy(backend)
+        backend.no_padding()
+        backend.no_truncation()
+        text: str = backend.to_str()
+        return text
 
     def detokenizer(self) -> Detokenizer:
         """A fresh one for one sequence."""

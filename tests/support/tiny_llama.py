@@ -23,7 +23,7 @@ import numpy.typing as npt
 import typer
 from safetensors.numpy import save_file
 
-from tests.support.tiny_tokenizer import SPECIAL_TOKENS, TURN_END, write_tiny_tokenizer
+from tests.support.tiny_tokenizer import CHATML_TEMPLATE, SPECIAL_TOKENS, TURN_END, write_tiny_tokenizer
 
 Weights = dict[str, npt.NDArray[np.float32]]
 
@@ -40,6 +40,8 @@ def make_tiny_llama(
     adds_bos: bool = False,
     templates_bos: bool = False,
     has_chat_template: bool = True,
+    chat_template: str | None = None,
+    markers: Sequence[str] = (),
     is_tied: bool = False,
     is_readable: bool = True,
     seed: int = 2,
@@ -47,10 +49,18 @@ def make_tiny_llama(
     """Write the model and its tokenizer into `folder` (made if missing) and return it.
 
     `eos_token_ids` go to generation_config.json; config.json and the tokenizer name the first of them and
-    `<|im_end|>`. Equal arguments give equal files.
+    `<|im_end|>`. `chat_template` stands in for ChatML; `markers` are special tokens beside the usual ones. Equal
+    arguments give equal files.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    write_tiny_tokenizer(folder, n_vocabulary=n_vocabulary, adds_bos=adds_bos, templates_bos=templates_bos)
+    write_tiny_tokenizer(
+        folder,
+        n_vocabulary=n_vocabulary,
+        adds_bos=adds_bos,
+        templates_bos=templates_bos,
+        chat_template=chat_template or CHATML_TEMPLATE,
+        markers=markers,
+    )
     if not has_chat_template:
         _drop_chat_template(folder / "tokenizer_config.json")
     config = {
@@ -75,7 +85,9 @@ def make_tiny_llama(
     _write_json(folder / "generation_config.json", {"eos_token_id": list(eos_token_ids)})
     weights = draw_weights(n_vocabulary=n_vocabulary, n_layers=n_layers, is_tied=is_tied, seed=seed)
     if is_readable:
-        _quieten(weights["model.embed_tokens.weight" if is_tied else "lm_head.weight"], folder)
+        _quieten(
+            weights["model.embed_tokens.weight" if is_tied else "lm_head.weight"], folder, {*SPECIAL_TOKENS, *markers}
+        )
     save_file(weights, folder / "model.safetensors", metadata={"format": "mlx"})
     return folder
 
@@ -111,12 +123,12 @@ def draw_weights(*, n_vocabulary: int, n_layers: int, is_tied: bool, seed: int) 
     return weights
 
 
-def _quieten(output: npt.NDArray[np.float32], folder: Path) -> None:
+def _quieten(output: npt.NDArray[np.float32], folder: Path, special_tokens: set[str]) -> None:
     """Make the rows of special tokens and of bytes outside printable ASCII too small ever to win."""
     vocabulary: dict[str, int] = json.loads((folder / "tokenizer.json").read_text("utf-8"))["model"]["vocab"]
     for token, row in vocabulary.items():
         text = token.replace("Ġ", "")
-        if token in SPECIAL_TOKENS or not (text.isascii() and text.isprintable()):
+        if token in special_tokens or not (text.isascii() and text.isprintable()):
             output[row] *= 0.1
 
 

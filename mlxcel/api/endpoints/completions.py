@@ -1,4 +1,4 @@
-"""POST /v1/completions and /v1/chat/completions."""
+"""POST /v1/completions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mlxcel.api.answer import Record, answer
 from mlxcel.api.intake import Intake
 from mlxcel.api.service import Service, now_s
 from mlxcel.api.stream import unless_client_leaves
-from mlxcel.api.wire.requests import ChatFields, CompletionFields
-from mlxcel.api.wire.responses import ChatShape, CompletionShape
+from mlxcel.api.wire.requests import CompletionFields
+from mlxcel.api.wire.responses import CompletionShape
 
 DEFAULT_COMPLETION_TOKENS = 16
 
@@ -22,27 +22,11 @@ def routes(service: Service, intake: Intake) -> list[Route]:
     async def completions(request: Request) -> Response:
         arrived_s = time.monotonic()
         fields, headers = await intake.fields(request, CompletionFields)
-        tokenizing = service.tokenize(fields.prompt, lambda tokenizer: tokenizer.encode(fields.prompt))
+        tokenizing = service.tokenize(lambda tokenizer: tokenizer.encode(fields.prompt), text=fields.prompt)
         prompt = await unless_client_leaves(request.receive, tokenizing)
         generation = await service.generate(prompt, fields, fields.max_tokens, default_tokens=DEFAULT_COMPLETION_TOKENS)
         shape = CompletionShape(generation.id, now_s(), service.model.id, wants_usage=fields.wants_usage_chunk)
         record = Record(service.metrics, generation, request.url.path, arrived_s)
         return await answer(request, generation, shape, fields, record, headers)
 
-    async def chat_completions(request: Request) -> Response:
-        arrived_s = time.monotonic()
-        fields, headers = await intake.fields(request, ChatFields)
-        messages = fields.template_messages()
-        template_kwargs = fields.chat_template_kwargs or {}
-        text = "".join(message["content"] for message in messages)
-        tokenizing = service.tokenize(text, lambda tokenizer: tokenizer.encode_chat(messages, template_kwargs))
-        prompt = await unless_client_leaves(request.receive, tokenizing)
-        generation = await service.generate(prompt, fields, fields.limit)
-        shape = ChatShape(generation.id, now_s(), service.model.id, wants_usage=fields.wants_usage_chunk)
-        record = Record(service.metrics, generation, request.url.path, arrived_s)
-        return await answer(request, generation, shape, fields, record, headers)
-
-    return [
-        Route("/v1/completions", completions, methods=["POST"]),
-        Route("/v1/chat/completions", chat_completions, methods=["POST"]),
-    ]
+    return [Route("/v1/completions", completions, methods=["POST"])]

@@ -41,7 +41,7 @@ def parse_fields(fields: dict[str, Any], shape: type[T], *, other_fields: frozen
     `other_fields` are known by name but are not part of `shape`.
     Errors: InputError with the field's path as `param`.
     """
-    known = {field.encode_name for field in msgspec.structs.fields(shape)}
+    known = field_names(shape)
     unknown = tuple(name for name in fields if name not in known and name not in other_fields)
     for name in known & fields.keys():
         # msgspec 0.21 breaks on a whole number that is too large for the float it should become.
@@ -52,6 +52,11 @@ def parse_fields(fields: dict[str, Any], shape: type[T], *, other_fields: frozen
     except msgspec.ValidationError as error:
         raise _field_error(str(error)) from error
     return Parsed(value, unknown)
+
+
+def field_names(shape: type[msgspec.Struct]) -> frozenset[str]:
+    """The names of a shape's fields, as a body has them."""
+    return frozenset(field.encode_name for field in msgspec.structs.fields(shape))
 
 
 def decode_body(body: bytes) -> dict[str, Any]:

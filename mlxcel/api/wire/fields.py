@@ -51,15 +51,15 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "reasoning_effort": ("none",),
     "chat_template": (),
 }
-"""Each field that is not served yet, and the values that ask for nothing."""
+"""Each field that some endpoint does not serve, and the values that ask for nothing."""
 
 NOT_SERVED = frozenset(_NEUTRAL)
 
 
-def refuse_not_served(fields: dict[str, Any]) -> None:
-    """Errors: InputError for a field that asks for something this server does not do."""
+def refuse_not_served(fields: dict[str, Any], served: frozenset[str]) -> None:
+    """Errors: InputError for a field that asks for something this endpoint does not do; it parses those `served`."""
     for name, neutral in _NEUTRAL.items():
-        if name not in fields:
+        if name not in fields or name in served:
             continue
         value = fields[name]
         if not any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in neutral):

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlxcel.api.wire.body import decode_body, parse_fields
+from mlxcel.api.wire.body import decode_body, field_names, parse_fields
+from mlxcel.api.wire.chat import ChatFields
+from mlxcel.api.wire.conversation import Conversation
 from mlxcel.api.wire.fields import IGNORED, NOT_SERVED, refuse_not_served
-from mlxcel.api.wire.requests import ChatFields, CompletionFields, GenerationFields
+from mlxcel.api.wire.requests import CompletionFields, GenerationFields
 from mlxcel.errors import InputError
 
 SHAPES = (CompletionFields, ChatFields)
@@ -24,11 +26,11 @@ BASE: dict[type[GenerationFields], dict[str, Any]] = {
 def parse(body: bytes, shape: type[GenerationFields]) -> tuple[Any, tuple[str, ...]]:
     """A body's fields, and the names of the unknown ones, as the routes take them."""
     sent = decode_body(body)
-    refuse_not_served(sent)
+    refuse_not_served(sent, field_names(shape))
     parsed = parse_fields(sent, shape, other_fields=IGNORED | NOT_SERVED)
     parsed.value.check()
     if isinstance(parsed.value, ChatFields):
-        parsed.value.template_messages()
+        parsed.value.conversation()
     return parsed.value, parsed.unknown
 
 
@@ -39,7 +41,9 @@ def parse_with(shape: type[GenerationFields], **fields: Any) -> tuple[Any, tuple
 def refusal_of(shape: type[GenerationFields], **fields: Any) -> InputError:
     with pytest.raises(InputError) as refusal:
         parse_with(shape, **fields)
-    assert refusal.value.message.endswith(("nothing was generated", "Leave the field out", "Send one of them"))
+    assert refusal.value.message.endswith(
+        ("nothing was generated", "Leave the field out", "Send one of them", "Leave one of them out")
+    )
     return refusal.value
 
 
@@ -147,8 +151,9 @@ ASKS_FOR_SOMETHING: dict[str, list[Any]] = {
 )
 def test_a_field_that_is_not_served_is_refused_by_name(name: str, value: Any) -> None:
     for shape in SHAPES:
-        refusal = refusal_of(shape, **{name: value})
-        assert refusal.param == name and refusal.code == "unsupported_value"
+        if name not in field_names(shape):
+            refusal = refusal_of(shape, **{name: value})
+            assert refusal.param == name and refusal.code == "unsupported_value"
 
 
 @pytest.mark.parametrize(
@@ -252,8 +257,7 @@ def test_any_bytes_are_fields_or_the_callers_error(body: bytes | str) -> None:
 
 def messages_of(*messages: dict[str, Any]) -> list[dict[str, Any]]:
     fields, _ = parse_with(ChatFields, messages=list(messages))
-    shown: list[dict[str, Any]] = fields.template_messages()
-    return shown
+    return list(fields.conversation().messages)
 
 
 def test_messages_reach_the_template_with_text_parts_joined_and_developer_as_system() -> None:
@@ -276,8 +280,20 @@ def test_messages_reach_the_template_with_text_parts_joined_and_developer_as_sys
         ({"role": None, "content": "x"}, "messages[1].role"),
         ({"role": "wizard", "content": "x"}, "messages[1].role"),
         ({"role": "", "content": "x"}, "messages[1].role"),
-        ({"role": "tool", "content": "x", "tool_call_id": "1"}, "messages[1].role"),
-        ({"role": "assistant", "content": None, "tool_calls": [{}]}, "messages[1].tool_calls"),
+        ({"role": "tool", "tool_call_id": "1"}, "messages[1].content"),
+        ({"role": "assistant", "content": None}, "messages[1].content"),
+        ({"role": "assistant", "content": None, "tool_calls": []}, "messages[1].content"),
+        ({"role": "assistant", "tool_calls": [{}]}, "messages[1].tool_calls[0].function"),
+        ({"role": "assistant", "tool_calls": [{"function": {}}]}, "messages[1].tool_calls[0].function.name"),
+        (
+            {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]},
+            "messages[1].tool_calls[0].function.arguments",
+        ),
+        (
+            {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "[]"}}]},
+            "messages[1].tool_calls[0].function.arguments",
+        ),
+        ({"role": "user", "content": "x", "tool_calls": [{"function": {"name": "f"}}]}, "messages[1].tool_calls"),
         ({"role": "user"}, "messages[1].content"),
         ({"role": "user", "content": None}, "messages[1].content"),
         ({"role": "user", "content": 5}, "messages[1].content"),
@@ -291,6 +307,109 @@ def test_messages_reach_the_template_with_text_parts_joined_and_developer_as_sys
 )
 def test_a_message_that_cannot_be_served_is_named_by_its_place(message: dict[str, Any], param: str) -> None:
     assert refusal_of(ChatFields, messages=[{"role": "user", "content": "x"}, message]).param == param
+
+
+def test_calls_reach_the_template_with_their_arguments_as_an_object_and_results_with_their_id() -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a": [1]}'}}
+    bare = {"function": {"name": "g", "arguments": ""}}
+    assert messages_of(
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": None, "tool_calls": [call, bare], "reasoning_content": "hm"},
+        {"role": "tool", "content": "7", "tool_call_id": "call_1"},
+    )[1:] == [
+        {
+            "role": "assistant",
+            "content": "",
+            "reasoning_content": "hm",
+            "tool_calls": [
+                {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": {"a": [1]}}},
+                {"type": "function", "function": {"name": "g", "arguments": {}}},
+            ],
+        },
+        {"role": "tool", "content": "7", "tool_call_id": "call_1"},
+    ]
+
+
+# Tools and formats
+
+F: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "f", "description": "d", "parameters": {"type": "object"}},
+}
+G: dict[str, Any] = {"type": "function", "function": {"name": "g"}}
+
+
+def conversation_of(**fields: Any) -> Conversation:
+    conversation: Conversation = parse_with(ChatFields, **fields)[0].conversation()
+    return conversation
+
+
+def test_tools_reach_the_template_in_openais_form_and_their_schemas_are_named() -> None:
+    conversation = conversation_of(tools=[F, G])
+    assert [tool.template_form for tool in conversation.tools] == [
+        F,
+        {"type": "function", "function": {"name": "g", "parameters": {"type": "object", "properties": {}}}},
+    ]
+    assert [tool.path for tool in conversation.tools] == [f"tools[{i}].function.parameters" for i in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("choice", "offered", "forced"),
+    [
+        (None, ["f", "g"], None),
+        ("auto", ["f", "g"], None),
+        ("none", [], None),
+        ("required", ["f", "g"], ["f", "g"]),
+        ({"type": "function", "function": {"name": "g"}}, ["f", "g"], ["g"]),
+    ],
+)
+def test_a_choice_says_which_tools_are_offered_and_which_must_be_called(
+    choice: Any, offered: list[str], forced: list[str] | None
+) -> None:
+    conversation = conversation_of(tools=[F, G], tool_choice=choice)
+    assert [tool.name for tool in conversation.offered_tools] == offered
+    assert conversation.forces_calls == (forced is not None)
+    assert forced is None or [tool.name for tool in conversation.callable_tools] == forced
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tools": [{"type": "function"}]}, "tools[0].function"),
+        ({"tools": [F, {"type": "custom", "custom": {"name": "x"}}]}, "tools[1].type"),
+        ({"tools": [F, F]}, "tools[1]"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0]"),
+        ({"tools": [{"type": "function", "function": {"name": ""}}]}, "tools[0]"),
+        ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": [F], "tool_choice": "any"}, "tool_choice"),
+        ({"tools": [F], "tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice"),
+        ({"tools": [F], "tool_choice": {"type": "allowed_tools"}}, "tool_choice"),
+        ({"tools": [F], "parallel_tool_calls": 1}, "parallel_tool_calls"),
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"response_format": "json_object"}, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
+            "response_format.json_schema.schema",
+        ),
+        ({"tools": [F], "tool_choice": "required", "response_format": {"type": "json_object"}}, "response_format"),
+    ],
+)
+def test_tools_and_formats_that_cannot_be_are_refused_by_name(fields: dict[str, Any], param: str) -> None:
+    assert refusal_of(ChatFields, **fields).param == param
+
+
+def test_the_format_is_a_schema_or_nothing() -> None:
+    def schema_of(response_format: Any) -> Any:
+        answer = conversation_of(response_format=response_format).answer
+        return None if answer is None else (answer.schema, answer.path)
+
+    assert schema_of(None) is None and schema_of({"type": "text"}) is None
+    assert schema_of({"type": "json_object"}) == ({"type": "object"}, "response_format")
+    for strict in (True, False, None):
+        json_schema = {"name": "x", "schema": {"enum": [1]}, "strict": strict}
+        assert schema_of({"type": "json_schema", "json_schema": json_schema}) == ({"enum": [1]}, "response_format")
 
 
 def test_the_two_names_of_the_token_limit_may_not_differ() -> None:

@@ -6,7 +6,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from mlxcel.grammar.compiler import GrammarCompiler
-from mlxcel.grammar.constraint import AfterThinking
+from mlxcel.grammar.thinking import AfterThinking
 from tests.unit.grammar.conftest import EOS_IDS
 from tests.unit.grammar.walk import allowed_ids
 

@@ -1,0 +1,228 @@
+"""POST /v1/chat/completions: what a client may send. Source: OpenAI's API reference, chat completions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from mlxcel.api.wire.conversation import AnswerSchema, Conversation, Tool, ToolChoice
+from mlxcel.api.wire.requests import GenerationFields, check_range
+from mlxcel.errors import InputError
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+ANY_OBJECT = {"type": "object"}
+
+
+class ContentPart(msgspec.Struct, kw_only=True):
+    type: str
+    text: str | None = None
+
+
+class CalledFunction(msgspec.Struct, kw_only=True):
+    name: str
+    arguments: str | None = None
+
+
+class ToolCall(msgspec.Struct, kw_only=True):
+    function: CalledFunction
+    id: str | None = None
+    type: str = "function"
+
+
+class ChatMessage(msgspec.Struct, kw_only=True):
+    role: str
+    content: str | list[ContentPart] | None = None
+    name: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+
+
+class Function(msgspec.Struct, kw_only=True):
+    name: str
+    description: str | None = None
+    parameters: Any = None
+
+
+class ChatTool(msgspec.Struct, kw_only=True):
+    type: str
+    function: Function | None = None
+
+
+class NamedFunction(msgspec.Struct, kw_only=True):
+    name: str
+
+
+class NamedTool(msgspec.Struct, kw_only=True):
+    type: str
+    function: NamedFunction | None = None
+
+
+class JsonSchema(msgspec.Struct, kw_only=True):
+    name: str | None = None
+    schema: Any = None
+
+
+class ResponseFormat(msgspec.Struct, kw_only=True):
+    type: str
+    json_schema: JsonSchema | None = None
+
+
+class ChatFields(GenerationFields, kw_only=True):
+    """POST /v1/chat/completions. `max_completion_tokens` is the newer name of `max_tokens`."""
+
+    messages: list[ChatMessage]
+    max_completion_tokens: int | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    tools: list[ChatTool] | None = None
+    tool_choice: str | NamedTool | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: ResponseFormat | None = None
+
+    def check(self) -> None:
+        check_range("max_completion_tokens", self.max_completion_tokens, 1, 2**31 - 1)
+        super().check()
+        if None not in (self.max_tokens, self.max_completion_tokens) and (
+            self.max_tokens != self.max_completion_tokens
+        ):
+            raise InputError(
+                "max_tokens and max_completion_tokens differ; nothing was generated. Send one of them",
+                param="max_completion_tokens",
+            )
+        if "chat_template" in (self.chat_template_kwargs or {}):
+            raise InputError(
+                "a request cannot replace the chat template; nothing was generated",
+                param="chat_template_kwargs.chat_template",
+            )
+
+    @property
+    def limit(self) -> int | None:
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+    def conversation(self) -> Conversation:
+        """What is asked, in no API's words.
+
+        Errors: InputError for an empty list, an unknown role, content that is not text, or tools, a choice or a
+        format that cannot be.
+        """
+        if not self.messages:
+            raise InputError("messages is empty; nothing was generated", param="messages")
+        choice, forced = _tool_choice(self.tool_choice)
+        conversation = Conversation(
+            messages=[_template_message(message, f"messages[{i}]") for i, message in enumerate(self.messages)],
+            tools=tuple(_tool(tool, f"tools[{i}]") for i, tool in enumerate(self.tools or [])),
+            tool_choice=choice,
+            forced_tool=forced,
+            is_parallel=self.parallel_tool_calls is not False,
+            answer=_answer_schema(self.response_format),
+            template_kwargs=self.chat_template_kwargs or {},
+        )
+        conversation.check(tools="tools", tool_choice="tool_choice")
+        return conversation
+
+
+def _template_message(message: ChatMessage, path: str) -> dict[str, Any]:
+    if message.role not in ROLES:
+        raise InputError(
+            f"{path}.role = {message.role!r} is none of {', '.join(ROLES)}; nothing was generated",
+            param=f"{path}.role",
+        )
+    if message.tool_calls and message.role != "assistant":
+        raise InputError(
+            f"{path}.tool_calls: only an assistant calls tools; nothing was generated", param=f"{path}.tool_calls"
+        )
+    # Templates know the newer name of the system role only by its older one.
+    shown: dict[str, Any] = {"role": "system" if message.role == "developer" else message.role}
+    if message.content is None and message.tool_calls:
+        shown["content"] = ""
+    else:
+        shown["content"] = _content_text(message.content, path)
+    for name in ("name", "tool_call_id", "reasoning_content"):
+        if (value := getattr(message, name)) is not None:
+            shown[name] = value
+    if message.tool_calls:
+        shown["tool_calls"] = [
+            _template_call(call, f"{path}.tool_calls[{index}]") for index, call in enumerate(message.tool_calls)
+        ]
+    return shown
+
+
+def _template_call(call: ToolCall, path: str) -> dict[str, Any]:
+    """A call as templates take it: with its arguments as an object, not as text."""
+    where = f"{path}.function.arguments"
+    try:
+        arguments = json.loads(call.function.arguments or "{}")
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where} is not JSON: {error}; nothing was generated", param=where) from error
+    if not isinstance(arguments, dict):
+        raise InputError(f"{where} is JSON, but not an object; nothing was generated", param=where)
+    shown = {"type": "function", "function": {"name": call.function.name, "arguments": arguments}}
+    return shown if call.id is None else {"id": call.id, **shown}
+
+
+def _content_text(content: str | list[ContentPart] | None, path: str) -> str:
+    if isinstance(content, str):
+        return content
+    if content is None:
+        raise InputError(f"{path}.content is missing; nothing was generated", param=f"{path}.content")
+    texts = []
+    for index, part in enumerate(content):
+        if part.type != "text" or part.text is None:
+            raise InputError(
+                f"{path}.content[{index}]: only parts of type text, with a text, are served; nothing was generated",
+                param=f"{path}.content[{index}]",
+            )
+        texts.append(part.text)
+    return "".join(texts)
+
+
+def _tool(tool: ChatTool, path: str) -> Tool:
+    if tool.type != "function" or tool.function is None:
+        raise InputError(
+            f"{path}: only tools of type function, with a function, are served; nothing was generated",
+            param=f"{path}.type" if tool.type != "function" else f"{path}.function",
+            code="unsupported_value",
+        )
+    function = tool.function
+    return Tool(function.name, function.description, function.parameters, f"{path}.function.parameters")
+
+
+def _tool_choice(choice: str | NamedTool | None) -> tuple[ToolChoice, str | None]:
+    if isinstance(choice, NamedTool):
+        if choice.type != "function" or choice.function is None:
+            raise InputError(
+                "tool_choice: only a choice of type function, with the function's name, is served; nothing was "
+                "generated",
+                param="tool_choice",
+                code="unsupported_value",
+            )
+        return ToolChoice.REQUIRED, choice.function.name
+    try:
+        return ToolChoice(choice or "auto"), None
+    except ValueError:
+        raise InputError(
+            f"tool_choice = {choice!r} is none of auto, none, required, and no function; nothing was generated",
+            param="tool_choice",
+        ) from None
+
+
+def _answer_schema(response_format: ResponseFormat | None) -> AnswerSchema | None:
+    """Strict or not, the schema is followed to the letter."""
+    if response_format is None or response_format.type == "text":
+        return None
+    if response_format.type == "json_object":
+        return AnswerSchema(ANY_OBJECT, "response_format")
+    if response_format.type != "json_schema":
+        raise InputError(
+            f"response_format.type = {response_format.type!r} is none of text, json_object, json_schema; nothing was "
+            "generated",
+            param="response_format.type",
+        )
+    if response_format.json_schema is None or response_format.json_schema.schema is None:
+        raise InputError(
+            "response_format.json_schema.schema is missing; nothing was generated",
+            param="response_format.json_schema.schema",
+        )
+    return AnswerSchema(response_format.json_schema.schema, "response_format")

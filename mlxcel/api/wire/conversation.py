@@ -1,0 +1,117 @@
+"""A conversation as every chat API means it, whatever its words: messages, tools, and what the answer must be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from mlxcel.errors import InputError
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A function that the model may call. `parameters` is its arguments' schema; `path` names that in errors."""
+
+    name: str
+    description: str | None
+    parameters: Any
+    path: str
+
+    @property
+    def template_form(self) -> dict[str, Any]:
+        """As chat templates take it: OpenAI's form."""
+        function: dict[str, Any] = {"name": self.name}
+        if self.description is not None:
+            function["description"] = self.description
+        function["parameters"] = {"type": "object", "properties": {}} if self.parameters is None else self.parameters
+        return {"type": "function", "function": function}
+
+
+class ToolChoice(Enum):
+    """Whether the answer may, must or must not call functions."""
+
+    AUTO = "auto"
+    NONE = "none"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True)
+class AnswerSchema:
+    """What the content of the answer must be. `path` names it in errors."""
+
+    schema: Any
+    path: str
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """What a chat model is asked.
+
+    `messages` are as chat templates take them; `forced_tool` is the one function that must be called.
+    """
+
+    messages: Sequence[dict[str, Any]]
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = ToolChoice.AUTO
+    forced_tool: str | None = None
+    is_parallel: bool = True
+    answer: AnswerSchema | None = None
+    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def forces_calls(self) -> bool:
+        return self.forced_tool is not None or self.tool_choice is ToolChoice.REQUIRED
+
+    @property
+    def may_think(self) -> bool:
+        """The client has not turned thinking off, by the name that templates have for it."""
+        return self.template_kwargs.get("enable_thinking") is not False
+
+    @property
+    def offered_tools(self) -> tuple[Tool, ...]:
+        return () if self.tool_choice is ToolChoice.NONE else self.tools
+
+    @property
+    def callable_tools(self) -> tuple[Tool, ...]:
+        """Those that an answer may call: the forced one alone, where one is."""
+        return tuple(tool for tool in self.offered_tools if self.forced_tool in (None, tool.name))
+
+    def check(self, *, tools: str, tool_choice: str) -> None:
+        """Errors: InputError for tools and a choice that do not go together; the arguments name their fields."""
+        _check_names(tool.name for tool in self.tools)
+        if self.forces_calls and not self.tools:
+            raise InputError(
+                f"{tool_choice} forces a call, but there are no {tools}; nothing was generated", param=tool_choice
+            )
+        if self.forced_tool is not None and self.forced_tool not in {tool.name for tool in self.tools}:
+            raise InputError(
+                f"{tool_choice} names {self.forced_tool!r}, which is not among the {tools}; nothing was generated",
+                param=tool_choice,
+            )
+        if self.forces_calls and self.answer is not None:
+            raise InputError(
+                f"{tool_choice} forces a call, so {self.answer.path} cannot shape the answer too; nothing was "
+                "generated. Leave one of them out",
+                param=self.answer.path,
+            )
+
+
+def _check_names(names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for index, name in enumerate(names):
+        if not _NAME.fullmatch(name):
+            raise InputError(
+                f"tools[{index}]: the name {name[:60]!r} is not 1 to 128 letters, digits, '_', '-' and '.'; nothing "
+                "was generated",
+                param=f"tools[{index}]",
+            )
+        if name in seen:
+            raise InputError(
+                f"tools[{index}]: there are two tools {name!r}; nothing was generated", param=f"tools[{index}]"
+            )
+        seen.add(name)
