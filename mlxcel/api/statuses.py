@@ -1,4 +1,4 @@
-"""The one table that turns errors into statuses, and answers in OpenAI's envelope."""
+"""The one table that turns errors into statuses, and answers in the envelope of the path's API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from mlxcel.api.wire import responses
+from mlxcel.api.wire import message_answers, responses
 from mlxcel.errors import (
     BodyTooLarge,
     BugError,
@@ -45,19 +45,26 @@ def json_response(body: Any, *, status: int = 200, headers: Mapping[str, str] | 
     )
 
 
+def error_body(request: Request, error: MlxcelError) -> dict[str, Any]:
+    """The error in the envelope that the path's clients know."""
+    if request.url.path.startswith("/v1/messages"):
+        return message_answers.error_body(error)
+    return responses.error_body(error)
+
+
 def as_bug(error: Exception) -> BugError:
     """What a client hears of an error that nobody planned for."""
     return BugError(f"the server failed on this request ({type(error).__name__}); others go on. Report it")
 
 
-async def _mlxcel_error(_: Request, error: Exception) -> Response:
+async def _mlxcel_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, MlxcelError)
     headers = {}
     if isinstance(error, StateError):
         headers["retry-after"] = str(error.retry_after_s or 1)
     if isinstance(error, (NotReady, BodyTooLarge)):
         headers["connection"] = "close"
-    return json_response(responses.error_body(error), status=status_of(error), headers=headers)
+    return json_response(error_body(request, error), status=status_of(error), headers=headers)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -65,7 +72,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "http_error")
     where = f"{request.method} {request.url.path}"
-    body = responses.error_body(InputError(f"{where}: {error.detail}; nothing was done", code=code))
+    body = error_body(request, InputError(f"{where}: {error.detail}; nothing was done", code=code))
     return json_response(body, status=error.status_code, headers=error.headers)
 
 
@@ -73,8 +80,8 @@ async def _client_left(_: Request, _error: Exception) -> Response:
     return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
-async def _unexpected_error(_: Request, error: Exception) -> Response:
-    return json_response(responses.error_body(as_bug(error)), status=500)
+async def _unexpected_error(request: Request, error: Exception) -> Response:
+    return json_response(error_body(request, as_bug(error)), status=500)
 
 
 EXCEPTION_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {

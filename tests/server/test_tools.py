@@ -14,36 +14,16 @@ from openai import OpenAI
 from openai.types.chat import ChatCompletionUserMessageParam
 
 from tests.support.server_process import ServerProcess, serving
-from tests.support.tiny_llama import make_tiny_llama
-from tests.support.tiny_tokenizer import CALLING, THINKING, TOOLS_TEMPLATE
+from tests.support.tools import SAID, SAID_CALL, WEATHER
 
 MODEL = "tiny-llama"
 QUESTION = ChatCompletionUserMessageParam(role="user", content="What is the weather?")
-WEATHER = {
-    "type": "object",
-    "properties": {
-        "city": {"type": "string", "maxLength": 12},
-        "days": {"type": "integer", "minimum": 1, "maximum": 9},
-    },
-    "required": ["city", "days"],
-    "additionalProperties": False,
-}
 TOOLS: Any = [
     {"type": "function", "function": {"name": "get_weather", "description": "Weather.", "parameters": WEATHER}},
     {"type": "function", "function": {"name": "get_time"}},
 ]
 NAMED: Any = {"type": "function", "function": {"name": "get_weather"}}
 UNTHINKING = {"chat_template_kwargs": {"enable_thinking": False}}
-SAID_CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo", "days": 2}}\n</tool_call>'
-SAID = f"<think>\nI should look.\n</think>\nOne moment.{SAID_CALL}{SAID_CALL}"
-
-
-@pytest.fixture(scope="module")
-def tool_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny model whose template knows tools and whose vocabulary has Qwen's markers."""
-    return make_tiny_llama(
-        tmp_path_factory.mktemp("models") / "tools", chat_template=TOOLS_TEMPLATE, markers=(*THINKING, *CALLING)
-    )
 
 
 @pytest.fixture(scope="module")

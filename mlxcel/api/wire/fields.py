@@ -12,7 +12,7 @@ from mlxcel.errors import InputError
 IGNORED = frozenset(
     {
         "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key",
-        "prompt_cache_retention", "verbosity", "cache_prompt",
+        "prompt_cache_retention", "verbosity", "cache_prompt", "cache_control",
     }
 )  # fmt: skip
 """They change nothing here; listed in docs/http-api.md."""

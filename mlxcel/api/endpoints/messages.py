@@ -1,0 +1,38 @@
+"""POST /v1/messages and /v1/messages/count_tokens, as Anthropic's clients know them."""
+
+from __future__ import annotations
+
+import time
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from mlxcel.api.answer import Record, answer
+from mlxcel.api.chat import converse, encode
+from mlxcel.api.intake import Intake
+from mlxcel.api.service import Service
+from mlxcel.api.statuses import json_response
+from mlxcel.api.wire.message_answers import MessageShape
+from mlxcel.api.wire.messages import CountTokensFields, MessagesFields
+
+
+def routes(service: Service, intake: Intake) -> list[Route]:
+    async def messages(request: Request) -> Response:
+        arrived_s = time.monotonic()
+        fields, headers = await intake.fields(request, MessagesFields)
+        generation = await converse(service, fields.conversation(), fields, fields.max_tokens)
+        shape = MessageShape(generation.id, service.model.id)
+        record = Record(service.metrics, generation, request.url.path, arrived_s)
+        return await answer(request, generation, shape, fields, record, headers)
+
+    async def count_tokens(request: Request) -> Response:
+        fields, headers = await intake.fields(request, CountTokensFields)
+        conversation = fields.conversation()
+        prompt = await service.tokenize(lambda tokenizer: encode(conversation, tokenizer))
+        return json_response({"input_tokens": len(prompt)}, headers=headers)
+
+    return [
+        Route("/v1/messages", messages, methods=["POST"]),
+        Route("/v1/messages/count_tokens", count_tokens, methods=["POST"]),
+    ]

@@ -1,0 +1,122 @@
+"""POST /v1/messages: what a client gets. Source: Anthropic's API reference, messages and streaming messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from mlxcel.api.wire.answers import End, frame
+from mlxcel.core import FinishReason
+from mlxcel.errors import BodyTooLarge, InputError, MlxcelError, StateError, UnknownModel
+from mlxcel.text.deltas import Call, CallStart, Content, Delta, Message, Reasoning
+
+_KINDS: tuple[tuple[type[MlxcelError], str], ...] = (
+    (UnknownModel, "not_found_error"),
+    (BodyTooLarge, "request_too_large"),
+    (InputError, "invalid_request_error"),
+    (StateError, "overloaded_error"),
+    (MlxcelError, "api_error"),
+)
+
+
+def error_body(error: MlxcelError) -> dict[str, Any]:
+    """Anthropic's error envelope, with our param and code beside its own fields."""
+    kind = next(kind for family, kind in _KINDS if isinstance(error, family))
+    if error.code == "not_found":
+        kind = "not_found_error"
+    details = {"type": kind, "message": error.message, "code": error.code}
+    if isinstance(error, InputError):
+        details["param"] = error.param or ""
+    return {"type": "error", "error": details, "request_id": None}
+
+
+class MessageShape:
+    """How /v1/messages words one answer; a stream is a sequence of content blocks, one open at a time."""
+
+    def __init__(self, answer_id: str, model: str) -> None:
+        self._head = {"id": f"msg_{answer_id}", "type": "message", "role": "assistant", "model": model}
+        self._n_blocks = 0
+        self._open: str | None = None
+
+    def whole(self, message: Message, end: End) -> dict[str, Any]:
+        blocks: list[dict[str, Any]] = []
+        if message.reasoning:
+            blocks.append({"type": "thinking", "thinking": message.reasoning, "signature": ""})
+        if message.text or not message.calls:
+            blocks.append({"type": "text", "text": message.text})
+        blocks += map(_call_block, message.calls)
+        return {**self._head, "content": blocks, **_stop(end), "usage": _usage(end.n_prompt_tokens, end)}
+
+    def opening(self, n_prompt_tokens: int) -> bytes:
+        message: dict[str, Any] = {**self._head, "content": [], "stop_reason": None, "stop_sequence": None}
+        return _event("message_start", message={**message, "usage": _usage(n_prompt_tokens, None)})
+
+    def chunk(self, deltas: Sequence[Delta], finish: FinishReason | None) -> bytes:  # noqa: ARG002 - closing tells it
+        return b"".join(map(self._delta, deltas))
+
+    def closing(self, end: End) -> bytes:
+        delta = _event("message_delta", delta=_stop(end), usage=_usage(end.n_prompt_tokens, end))
+        return self._close() + delta + _event("message_stop")
+
+    def failure(self, error: MlxcelError) -> bytes:
+        return frame(error_body(error), event="error")
+
+    def _delta(self, delta: Delta) -> bytes:
+        if isinstance(delta, CallStart):
+            block = {"type": "tool_use", "id": delta.id, "name": delta.name, "input": {}}
+            return self._close() + self._begin(block)
+        if isinstance(delta, Content):
+            begun = self._begin({"type": "text", "text": ""})
+            return begun + self._more({"type": "text_delta", "text": delta.text})
+        if isinstance(delta, Reasoning):
+            begun = self._begin({"type": "thinking", "thinking": "", "signature": ""})
+            return begun + self._more({"type": "thinking_delta", "thinking": delta.text})
+        return self._more({"type": "input_json_delta", "partial_json": delta.text})
+
+    def _begin(self, block: dict[str, Any]) -> bytes:
+        """Open a block of this type, unless one is open."""
+        if self._open == block["type"]:
+            return b""
+        closed = self._close()
+        self._open = block["type"]
+        return closed + _event("content_block_start", index=self._n_blocks, content_block=block)
+
+    def _more(self, delta: dict[str, Any]) -> bytes:
+        return _event("content_block_delta", index=self._n_blocks, delta=delta)
+
+    def _close(self) -> bytes:
+        if self._open is None:
+            return b""
+        self._open = None
+        self._n_blocks += 1
+        return _event("content_block_stop", index=self._n_blocks - 1)
+
+
+def _event(kind: str, **fields: Any) -> bytes:
+    return frame({"type": kind, **fields}, event=kind)
+
+
+def _stop(end: End) -> dict[str, Any]:
+    reasons = {FinishReason.LENGTH: "max_tokens", FinishReason.TOOL_CALLS: "tool_use"}
+    reason = reasons.get(end.finish, "end_turn" if end.stopped_by is None else "stop_sequence")
+    return {"stop_reason": reason, "stop_sequence": end.stopped_by if reason == "stop_sequence" else None}
+
+
+def _usage(n_prompt_tokens: int, end: End | None) -> dict[str, Any]:
+    n_cached = 0 if end is None else end.n_cached_tokens
+    return {
+        "input_tokens": n_prompt_tokens - n_cached,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": n_cached,
+        "output_tokens": 0 if end is None else end.n_tokens,
+    }
+
+
+def _call_block(call: Call) -> dict[str, Any]:
+    try:
+        arguments = json.loads(call.arguments)
+    except ValueError:
+        # Cut short by the token limit: no input, but nothing of it is lost.
+        return {"type": "text", "text": f"{call.name}({call.arguments}"}
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
