@@ -75,6 +75,12 @@ class UnknownModel(InputError):
     code = "model_not_found"
 
 
+class UnknownResponse(InputError):
+    """No response is kept under this id."""
+
+    code = "response_not_found"
+
+
 class BodyTooLarge(InputError):
     """A request body over --max-body-bytes."""
 

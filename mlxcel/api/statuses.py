@@ -19,6 +19,7 @@ from mlxcel.errors import (
     NotReady,
     StateError,
     UnknownModel,
+    UnknownResponse,
 )
 
 CLIENT_CLOSED_REQUEST = 499
@@ -26,6 +27,7 @@ CLIENT_CLOSED_REQUEST = 499
 
 STATUSES: tuple[tuple[type[MlxcelError], int], ...] = (
     (UnknownModel, 404),
+    (UnknownResponse, 404),
     (BodyTooLarge, 413),
     (InputError, 400),
     (StateError, 503),

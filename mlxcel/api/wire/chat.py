@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
 
-from mlxcel.api.wire.conversation import AnswerSchema, Conversation, Tool, ToolChoice
+from mlxcel.api.wire.conversation import AnswerSchema, Conversation, Tool, ToolChoice, arguments_of, template_call
 from mlxcel.api.wire.requests import GenerationFields, check_range
 from mlxcel.errors import InputError
 
@@ -144,22 +143,14 @@ def _template_message(message: ChatMessage, path: str) -> dict[str, Any]:
             shown[name] = value
     if message.tool_calls:
         shown["tool_calls"] = [
-            _template_call(call, f"{path}.tool_calls[{index}]") for index, call in enumerate(message.tool_calls)
+            template_call(
+                call.id,
+                call.function.name,
+                arguments_of(call.function.arguments, f"{path}.tool_calls[{index}].function.arguments"),
+            )
+            for index, call in enumerate(message.tool_calls)
         ]
     return shown
-
-
-def _template_call(call: ToolCall, path: str) -> dict[str, Any]:
-    """A call as templates take it: with its arguments as an object, not as text."""
-    where = f"{path}.function.arguments"
-    try:
-        arguments = json.loads(call.function.arguments or "{}")
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where} is not JSON: {error}; nothing was generated", param=where) from error
-    if not isinstance(arguments, dict):
-        raise InputError(f"{where} is JSON, but not an object; nothing was generated", param=where)
-    shown = {"type": "function", "function": {"name": call.function.name, "arguments": arguments}}
-    return shown if call.id is None else {"id": call.id, **shown}
 
 
 def _content_text(content: str | list[ContentPart] | None, path: str) -> str:

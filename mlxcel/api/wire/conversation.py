@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -99,6 +100,26 @@ class Conversation:
                 "generated. Leave one of them out",
                 param=self.answer.path,
             )
+
+
+def template_call(call_id: str | None, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """An assistant's call as chat templates take it: with its arguments as an object, not as text."""
+    call = {"type": "function", "function": {"name": name, "arguments": arguments}}
+    return call if call_id is None else {"id": call_id, **call}
+
+
+def arguments_of(text: str | None, path: str) -> dict[str, Any]:
+    """A call's arguments from their JSON text.
+
+    Errors: InputError naming `path`.
+    """
+    try:
+        arguments = json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON: {error}; nothing was generated", param=path) from error
+    if not isinstance(arguments, dict):
+        raise InputError(f"{path} is JSON, but not an object; nothing was generated", param=path)
+    return arguments
 
 
 def _check_names(names: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mlxcel.api.wire.conversation import AnswerSchema, Conversation, Tool, ToolChoice
+from mlxcel.api.wire.conversation import AnswerSchema, Conversation, Tool, ToolChoice, template_call
 from mlxcel.api.wire.requests import MOST_STOPS, GenerationFields
 from mlxcel.errors import InputError
 
@@ -180,9 +180,7 @@ def _assistant(blocks: list[Block], path: str) -> dict[str, Any]:
                 raise InputError(
                     f"{path}[{index}].name is missing; nothing was generated", param=f"{path}[{index}].name"
                 )
-            function = {"name": block.name, "arguments": block.input or {}}
-            call = {"type": "function", "function": function}
-            calls.append(call if block.id is None else {"id": block.id, **call})
+            calls.append(template_call(block.id, block.name, block.input or {}))
         elif block.type != "redacted_thinking":  # nobody but its maker can read that
             texts.append(_block_text(block, f"{path}[{index}]"))
     shown: dict[str, Any] = {"role": "assistant", "content": "\n".join(texts)}

@@ -1,0 +1,87 @@
+"""POST /v1/responses, and GET, DELETE and cancel by id."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from mlxcel.api.answer import Record, answer
+from mlxcel.api.archive import KeptResponse, ResponseArchive
+from mlxcel.api.chat import converse
+from mlxcel.api.intake import Intake
+from mlxcel.api.service import Service, now_s
+from mlxcel.api.statuses import json_response
+from mlxcel.api.wire.response_objects import ResponseShape, template_message
+from mlxcel.api.wire.response_requests import ResponseFields
+from mlxcel.errors import InputError
+from mlxcel.text.deltas import Message
+
+
+def routes(service: Service, intake: Intake) -> list[Route]:
+    archive = ResponseArchive()
+    # Weak, so that a stream which ends in whatever way is gone from here too.
+    running: WeakValueDictionary[str, ResponseShape] = WeakValueDictionary()
+    cancels: WeakKeyDictionary[ResponseShape, Callable[[], None]] = WeakKeyDictionary()
+
+    async def create(request: Request) -> Response:
+        arrived_s = time.monotonic()
+        fields, headers = await intake.fields(request, ResponseFields)
+        previous = fields.previous_response_id
+        before = archive.get(previous, "previous_response_id").messages if previous is not None else []
+        messages = fields.messages(before)
+        generation = await converse(service, fields.conversation(messages), fields, fields.limit)
+
+        def keep(body: dict[str, Any], message: Message) -> None:
+            running.pop(body["id"], None)
+            if fields.is_kept:
+                archive.keep(KeptResponse(body, [*messages, template_message(message)]))
+
+        shape = ResponseShape(generation.id, now_s(), service.model.id, fields, keep)
+        running[shape.id], cancels[shape] = shape, generation.cancel
+        record = Record(service.metrics, generation, request.url.path, arrived_s)
+        return await answer(request, generation, shape, fields, record, headers)
+
+    async def retrieve(request: Request) -> Response:
+        if request.query_params.get("stream", "false") != "false":
+            raise InputError(
+                "a response that is kept is not streamed again; nothing was done. Leave the parameter out",
+                param="stream",
+                code="unsupported_value",
+            )
+        response_id = request.path_params["response_id"]
+        shape = running.get(response_id)
+        if shape is not None:
+            return json_response(shape.body("in_progress"))
+        return json_response(archive.get(response_id, "response_id").body)
+
+    async def delete(request: Request) -> Response:
+        response_id = request.path_params["response_id"]
+        archive.delete(response_id)
+        return json_response({"id": response_id, "object": "response", "deleted": True})
+
+    async def cancel(request: Request) -> Response:
+        response_id = request.path_params["response_id"]
+        shape = running.get(response_id)
+        if shape is None:
+            body = archive.get(response_id, "response_id").body
+            raise InputError(
+                f"the response has ended ({body['status']}), so it cannot be cancelled; nothing was done",
+                param="response_id",
+                code="response_ended",
+            )
+        cancels[shape]()
+        return json_response(shape.body("cancelled"))
+
+    by_id = "/v1/responses/{response_id}"
+    return [
+        Route("/v1/responses", create, methods=["POST"]),
+        Route(by_id, retrieve, methods=["GET"]),
+        Route(by_id, delete, methods=["DELETE"]),
+        Route(f"{by_id}/cancel", cancel, methods=["POST"]),
+    ]

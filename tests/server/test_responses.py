@@ -1,0 +1,232 @@
+"""/v1/responses through the official openai client: whole, streamed, kept, gone on from, deleted, cancelled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import jsonschema
+import openai
+import pytest
+from openai import OpenAI
+from openai.types.responses import Response
+from pydantic import BaseModel
+
+from tests.support.server_process import ServerProcess, serving, wait_for_metric
+from tests.support.tools import SAID, WEATHER
+
+MODEL = "tiny-llama"
+QUESTION = "Who may reproduce the Work?"
+TOOLS: Any = [
+    {"type": "function", "name": "get_weather", "description": "Weather.", "parameters": WEATHER, "strict": True},
+    {"type": "function", "name": "get_time"},
+]
+NO_THINKING: Any = {"effort": "none"}
+
+
+@pytest.fixture(scope="module")
+def server(tool_model: Path) -> Iterator[ServerProcess]:
+    with serving(tool_model, "--alias", MODEL) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def saying(tool_model: Path) -> Iterator[ServerProcess]:
+    with serving(tool_model, "--alias", MODEL, program=("-m", "tests.support.saying_server", SAID)) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> Iterator[OpenAI]:
+    with connect(server) as client:
+        yield client
+
+
+def connect(server: ServerProcess) -> OpenAI:
+    return OpenAI(base_url=f"{server.url}/v1", api_key="unused", max_retries=0, timeout=60)
+
+
+def fields_of(options: dict[str, Any]) -> Any:
+    return {"input": QUESTION, "reasoning": NO_THINKING, "max_output_tokens": 20, "temperature": 0, **options}
+
+
+def ask(client: OpenAI, **options: Any) -> Response:
+    response: Response = client.responses.create(model=MODEL, **fields_of(options))
+    return response
+
+
+def streamed(client: OpenAI, **options: Any) -> tuple[Response, list[Any]]:
+    """The response that ends a stream, and its events."""
+    with client.responses.create(model=MODEL, stream=True, **fields_of(options)) as stream:
+        events = list(stream)
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    return events[-1].response, events
+
+
+def items_of(response: Response) -> list[dict[str, Any]]:
+    """Output items without the ids, which are drawn at random."""
+    return [item.model_dump(exclude={"id", "call_id"}, exclude_none=True) for item in response.output]
+
+
+def test_a_response_has_text_a_status_and_counts(client: OpenAI) -> None:
+    response = ask(client)
+    assert (response.object, response.model, response.status) == ("response", MODEL, "incomplete")
+    assert response.incomplete_details is not None and response.incomplete_details.reason == "max_output_tokens"
+    assert response.output_text
+    assert response.usage is not None and response.usage.output_tokens == 20
+    assert response.usage.total_tokens == response.usage.input_tokens + 20
+    assert response.max_output_tokens == 20 and response.temperature == 0
+
+
+def test_a_streamed_response_is_the_whole_one_event_by_event(client: OpenAI) -> None:
+    whole = ask(client)
+    response, events = streamed(client)
+    assert items_of(response) == items_of(whole) and response.usage == whole.usage
+    kinds = [event.type for event in events]
+    assert kinds[:4] == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.content_part.added",
+    ]
+    assert set(kinds[4:-4]) == {"response.output_text.delta"}
+    assert kinds[-4:] == [
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.incomplete",
+    ]
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == whole.output_text
+    assert {event.response.id for event in events if hasattr(event, "response")} == {response.id}
+
+
+def test_forced_functions_are_called_with_arguments_that_fit_streamed_or_not(client: OpenAI) -> None:
+    for choice in ("required", {"type": "function", "name": "get_weather"}):
+        options: Any = {"tools": TOOLS, "tool_choice": choice, "max_output_tokens": 1000}
+        whole = ask(client, **options)
+        response, events = streamed(client, **options)
+        assert items_of(response) == items_of(whole)
+        assert whole.status == response.status == "completed"
+        for item in whole.output:
+            assert item.type == "function_call"
+            schema = WEATHER if item.name == "get_weather" else {"maxProperties": 0}
+            jsonschema.validate(json.loads(item.arguments), schema)
+        deltas = [event.delta for event in events if event.type == "response.function_call_arguments.delta"]
+        assert "".join(deltas) == "".join(item.arguments for item in whole.output if item.type == "function_call")
+
+
+def test_the_clients_stream_accumulates_thinking_text_and_calls(saying: ServerProcess) -> None:
+    arguments = '{"city": "Oslo", "days": 2}'
+    call = {"type": "function_call", "name": "get_weather", "arguments": arguments, "status": "completed"}
+    with connect(saying) as client:
+        whole = ask(client, tools=TOOLS, max_output_tokens=500)
+        fields = fields_of({"tools": TOOLS, "max_output_tokens": 500})
+        with client.responses.stream(model=MODEL, **fields) as stream:
+            for _ in stream:
+                pass
+            final = stream.get_final_response()
+    for output in (whole.output, final.output):
+        reasoning, message, first, second = output
+        assert reasoning.type == "reasoning" and reasoning.content is not None
+        assert reasoning.content[0].text == "\nI should look.\n"
+        assert message.type == "message" and message.content[0].type == "output_text"
+        assert message.content[0].text == "\nOne moment."
+        for item in (first, second):
+            assert call.items() <= item.model_dump().items()
+    assert whole.status == final.status == "completed"
+
+
+class Verdict(BaseModel):
+    kind: Literal["grant", "notice"]
+    clause: Literal[1, 2, 3]
+
+
+def test_the_clients_own_models_are_parsed(client: OpenAI) -> None:
+    response = client.responses.parse(model=MODEL, input=QUESTION, reasoning=NO_THINKING, text_format=Verdict)
+    assert isinstance(response.output_parsed, Verdict)
+
+
+def test_a_conversation_goes_on_by_id_or_by_items_alike(client: OpenAI) -> None:
+    choice: Any = {"type": "function", "name": "get_weather"}
+    first = ask(client, tools=TOOLS, tool_choice=choice, max_output_tokens=200, instructions="Be brief.")
+    (call,) = first.output
+    assert call.type == "function_call"
+    result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "Rain."}
+    by_id = ask(client, input=[result], previous_response_id=first.id, tools=TOOLS)
+    items: Any = [{"role": "user", "content": QUESTION}, call.model_dump(exclude_none=True), result]
+    by_items = ask(client, input=items, tools=TOOLS)
+    assert by_id.output_text == by_items.output_text and by_id.usage == by_items.usage
+    assert by_id.previous_response_id == first.id
+    again = ask(client, input="And then?", previous_response_id=by_id.id)
+    assert again.usage is not None and by_id.usage is not None
+
+
+def test_a_response_is_kept_until_it_is_deleted_unless_it_asked_not_to_be(client: OpenAI) -> None:
+    for response in (ask(client), streamed(client)[0]):
+        kept = client.responses.retrieve(response.id)
+        assert kept.model_dump() == response.model_dump()
+        client.responses.delete(response.id)
+        for gone in (client.responses.retrieve, client.responses.delete, client.responses.cancel):
+            with pytest.raises(openai.NotFoundError) as refused:
+                gone(response.id)
+            assert refused.value.code == "response_not_found"
+        with pytest.raises(openai.NotFoundError) as refused:
+            ask(client, previous_response_id=response.id)
+        assert refused.value.param == "previous_response_id"
+    unkept = ask(client, store=False)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(unkept.id)
+
+
+def test_a_stream_under_way_can_be_looked_at_and_cancelled_and_an_ended_one_cannot(
+    client: OpenAI, server: ServerProcess
+) -> None:
+    extra: Any = {"ignore_eos": True}
+    with client.responses.create(
+        model=MODEL, input=QUESTION, reasoning=NO_THINKING, stream=True, extra_body=extra
+    ) as stream:
+        created = next(iter(stream))
+        assert created.type == "response.created"
+        response_id = created.response.id
+        assert client.responses.retrieve(response_id).status == "in_progress"
+        assert client.responses.cancel(response_id).status == "cancelled"
+        *_, last = stream
+    assert last.type == "response.incomplete" and last.response.status == "cancelled"
+    with server.client() as http:
+        wait_for_metric(http, "mlxcel_slots_used", 0)
+    assert client.responses.retrieve(response_id).status == "cancelled"
+    with pytest.raises(openai.BadRequestError, match="has ended") as refused:
+        client.responses.cancel(response_id)
+    assert refused.value.code == "response_ended"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"input": []}, "input"),
+        ({"input": [{"role": "wizard", "content": "x"}]}, "input[0].role"),
+        ({"input": [{"role": "user"}]}, "input[0].content"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0]"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"),
+        ({"input": [{"type": "function_call", "arguments": "{}"}]}, "input[0].name"),
+        ({"input": [{"type": "function_call", "name": "f", "arguments": "{"}]}, "input[0].arguments"),
+        ({"max_output_tokens": 0}, "max_output_tokens"),
+        ({"background": True}, "background"),
+        ({"truncation": "auto"}, "truncation"),
+        ({"conversation": "conv_1"}, "conversation"),
+        ({"include": ["message.output_text.logprobs"]}, "include"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [{"type": "function"}]}, "tools[0].name"),
+        ({"tools": TOOLS, "tool_choice": "any"}, "tool_choice"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
+        ({"text": {"format": {"type": "json_schema", "name": "x", "schema": {"type": "x"}}}}, "text.format.schema"),
+    ],
+)
+def test_a_bad_request_names_the_field(client: OpenAI, fields: dict[str, Any], param: str) -> None:
+    for call in (ask, streamed):
+        with pytest.raises(openai.BadRequestError, match="nothing was generated") as refused:
+            call(client, **fields)
+        assert refused.value.param == param
