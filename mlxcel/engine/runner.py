@@ -308,6 +308,8 @@ def _masks(
 
 
 def _constraint_failed(error: Exception) -> MlxcelError:
+    if isinstance(error, MlxcelError):
+        return error  # it knows whose fault it is
     return GenerationError(
         f"the constraint on this request's answer failed: {reason_of(error)}; other requests went on. Change its "
         "schema or grammar"

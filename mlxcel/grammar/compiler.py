@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from mlxcel.errors import InputError, reason_of
+from mlxcel.grammar.schema import LARGEST_GRAMMAR_BYTES
 
 if TYPE_CHECKING:
     from mlxcel.core import Constraint
@@ -118,6 +119,12 @@ class GrammarCompiler:
         )
 
     def _compiled(self, grammar: str, param: str) -> Any:
+        if len(grammar) > LARGEST_GRAMMAR_BYTES:
+            raise InputError(
+                f"the schemas in {param} are {len(grammar)} bytes in all, and at most {LARGEST_GRAMMAR_BYTES} are "
+                "taken; nothing was generated. Send fewer or smaller ones",
+                param=param,
+            )
         matcher = self._make_matcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
         if not matcher.is_error():
             matcher.compute_bitmask()  # finds what the first step would find

@@ -14,6 +14,8 @@ import msgspec
 from mlxcel.errors import InputError
 
 LARGEST_SCHEMA_BYTES = 64 * 1024
+LARGEST_GRAMMAR_BYTES = 512 * 1024
+"""Of all the schemas that one answer may follow."""
 MOST_CALLS = 16
 """In one answer whose calls are forced and may be several: a model that loops must come to an end."""
 

@@ -148,6 +148,13 @@ def test_calls_name_a_function_and_fit_its_schema_whose_references_stay_its_own(
         assert len(json.loads(text)) == 1
 
 
+def test_schemas_that_are_too_large_together_are_refused(compiler: GrammarCompiler) -> None:
+    tools = [(f"f{index}", schema_text({"enum": ["x" * 60_000]}, PARAM)) for index in range(10)]
+    with pytest.raises(InputError, match="in all") as refused:
+        compiler.constraint(calls_grammar(tools, CallWords('"["', '","', '"]"'), is_parallel=True), param="tools")
+    assert refused.value.param == "tools"
+
+
 def test_a_literal_has_special_tokens_as_tokens_and_the_rest_as_text(compiler: GrammarCompiler) -> None:
     assert compiler.literal('<|im_start|>\n"x') == '<[1]> "\\n\\"x"'
     assert compiler.literal("[") == '"["'

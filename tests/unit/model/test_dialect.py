@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import json
+import pkgutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import mlx_lm.tool_parsers
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mlxcel.model.checkpoint import read_checkpoint
 from mlxcel.model.tokenizer import Tokenizer, load_tokenizer
@@ -52,6 +59,33 @@ def test_a_call_is_read_by_mlx_lms_parser_and_what_is_no_call_is_none(knowing: T
     assert parse('\n{"name": "f", "arguments": {"a": 1}}\n') == [ParsedCall("f", {"a": 1})]
     for text in ("", "{", "[1]", "3", '{"arguments": {}}', '{"name": 5}', "[" * 5000):
         assert parse(text) is None
+
+
+def parsers() -> list[str]:
+    return sorted(module.name for module in pkgutil.iter_modules(mlx_lm.tool_parsers.__path__))
+
+
+PIECES = (
+    *'[]{}":,()=f1 é\\\n',
+    *("name", "arguments", '{"name": "f", "arguments": {}}', "call:f", "functions.f:0", '<|"|>', "[ARGS]"),
+    *("<function=f>", "</function>", "<parameter=a>", "</parameter>", "<|tool_call_argument_begin|>"),
+    *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"),
+)
+
+
+@pytest.mark.parametrize("name", parsers())
+def test_no_text_makes_any_of_mlx_lms_parsers_fail(knowing: Tokenizer, name: str) -> None:
+    module = importlib.import_module(f"mlx_lm.tool_parsers.{name}")
+    parse = replace(knowing.dialect, parse_call=module.parse_tool_call).parser([TOOL])
+
+    @settings(max_examples=150, deadline=None)
+    @given(text=st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
+    def check(text: str) -> None:
+        for call in parse(text) or []:
+            assert isinstance(call.name, str)
+            json.dumps(call.arguments)
+
+    check()
 
 
 def test_a_prompt_is_known_to_begin_or_end_thinking_by_its_last_words_alone(knowing: Tokenizer) -> None:
