@@ -243,3 +243,13 @@ def test_a_client_that_leaves_a_stream_frees_its_place(client: Anthropic, server
         next(iter(stream))
     with server.client() as http:
         wait_for_metric(http, "mlxcel_slots_used", 0)
+
+
+def test_a_stream_that_the_server_gives_up_raises_and_never_just_ends(tool_model: Path) -> None:
+    program = ("-m", "tests.support.faulty_server", "decode=5")
+    with (
+        serving(tool_model, "--alias", MODEL, program=program) as server,
+        connect(server) as client,
+        pytest.raises(anthropic.APIStatusError, match="step of this request failed"),
+    ):
+        streamed(client, ignore_eos=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from mlxcel.errors import InputError
+import msgspec
+
+from mlxcel.errors import InputError, reason_of
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
@@ -114,9 +115,9 @@ def arguments_of(text: str | None, path: str) -> dict[str, Any]:
     Errors: InputError naming `path`.
     """
     try:
-        arguments = json.loads(text or "{}")
+        arguments = msgspec.json.decode(text or "{}")
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON: {error}; nothing was generated", param=path) from error
+        raise InputError(f"{path} is not JSON: {reason_of(error)}; nothing was generated", param=path) from error
     if not isinstance(arguments, dict):
         raise InputError(f"{path} is JSON, but not an object; nothing was generated", param=path)
     return arguments
