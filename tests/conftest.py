@@ -12,8 +12,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.tiny_llama import make_tiny_llama
+
+# How long one example takes says more of the machine than of the code; pytest's timeout bounds each test.
+settings.register_profile("mlxcel", deadline=None)
+settings.load_profile("mlxcel")
 
 
 def pytest_configure(config: pytest.Config) -> None:
