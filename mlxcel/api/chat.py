@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from starlette.types import Receive
+
 from mlxcel.api.generation import Generation
 from mlxcel.api.service import Service
+from mlxcel.api.stream import unless_client_leaves
 from mlxcel.api.wire.conversation import Conversation, Tool
 from mlxcel.api.wire.requests import GenerationFields
 from mlxcel.api.wire.toolless import without_tools
@@ -36,14 +39,16 @@ class Prepared:
 
 
 async def converse(
-    service: Service, conversation: Conversation, fields: GenerationFields, limit: int | None
+    receive: Receive, service: Service, conversation: Conversation, fields: GenerationFields, limit: int | None
 ) -> Generation:
     """Ask the model; returns once the engine has taken the request.
 
-    Errors: InputError for tools, a schema or messages that this model cannot serve, and those of `generate`.
+    Errors: InputError for tools, a schema or messages that this model cannot serve, and those of `generate`;
+    ClientDisconnect if the client leaves before its prompt is ready.
     """
     grammars = service.grammars
-    prepared = await service.tokenize(lambda tokenizer: prepare(conversation, tokenizer, grammars))
+    preparing = service.tokenize(lambda tokenizer: prepare(conversation, tokenizer, grammars), text=conversation.text)
+    prepared = await unless_client_leaves(receive, preparing)
     return await service.generate(
         prepared.prompt, fields, limit, constraint=prepared.constraint, reader=prepared.reader
     )

@@ -1,7 +1,7 @@
 """The hub: what a repository holds at a revision, and the bytes of its files from any place on.
 
 huggingface_hub finds the token, the proxies and the errors; the bytes are read here, since its own download throws
-away what arrived when it is interrupted (docs/adr/0009). It knows nothing of the disk.
+away what arrived when it is interrupted (docs/adr/0015). It knows nothing of the disk.
 """
 
 from __future__ import annotations

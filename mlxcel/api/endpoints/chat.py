@@ -20,7 +20,7 @@ def routes(service: Service, intake: Intake) -> list[Route]:
     async def chat_completions(request: Request) -> Response:
         arrived_s = time.monotonic()
         fields, headers = await intake.fields(request, ChatFields)
-        generation = await converse(service, fields.conversation(), fields, fields.limit)
+        generation = await converse(request.receive, service, fields.conversation(), fields, fields.limit)
         shape = ChatShape(generation.id, now_s(), service.model.id, wants_usage=fields.wants_usage_chunk)
         record = Record(service.metrics, generation, request.url.path, arrived_s)
         return await answer(request, generation, shape, fields, record, headers)

@@ -13,6 +13,7 @@ from mlxcel.api.chat import converse, encode
 from mlxcel.api.intake import Intake
 from mlxcel.api.service import Service
 from mlxcel.api.statuses import json_response
+from mlxcel.api.stream import unless_client_leaves
 from mlxcel.api.wire.message_answers import MessageShape
 from mlxcel.api.wire.messages import CountTokensFields, MessagesFields
 
@@ -21,7 +22,7 @@ def routes(service: Service, intake: Intake) -> list[Route]:
     async def messages(request: Request) -> Response:
         arrived_s = time.monotonic()
         fields, headers = await intake.fields(request, MessagesFields)
-        generation = await converse(service, fields.conversation(), fields, fields.max_tokens)
+        generation = await converse(request.receive, service, fields.conversation(), fields, fields.max_tokens)
         shape = MessageShape(generation.id, service.model.id)
         record = Record(service.metrics, generation, request.url.path, arrived_s)
         return await answer(request, generation, shape, fields, record, headers)
@@ -29,7 +30,8 @@ def routes(service: Service, intake: Intake) -> list[Route]:
     async def count_tokens(request: Request) -> Response:
         fields, headers = await intake.fields(request, CountTokensFields)
         conversation = fields.conversation()
-        prompt = await service.tokenize(lambda tokenizer: encode(conversation, tokenizer))
+        encoding = service.tokenize(lambda tokenizer: encode(conversation, tokenizer), text=conversation.text)
+        prompt = await unless_client_leaves(request.receive, encoding)
         return json_response({"input_tokens": len(prompt)}, headers=headers)
 
     return [

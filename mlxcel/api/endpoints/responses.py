@@ -35,7 +35,7 @@ def routes(service: Service, intake: Intake) -> list[Route]:
         previous = fields.previous_response_id
         before = archive.get(previous, "previous_response_id").messages if previous is not None else []
         messages = fields.messages(before)
-        generation = await converse(service, fields.conversation(messages), fields, fields.limit)
+        generation = await converse(request.receive, service, fields.conversation(messages), fields, fields.limit)
 
         def keep(body: dict[str, Any], message: Message) -> None:
             running.pop(body["id"], None)

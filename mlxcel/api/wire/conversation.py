@@ -66,6 +66,11 @@ class Conversation:
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def text(self) -> str:
+        """What the messages say, for judging their length."""
+        return "".join(content for message in self.messages if isinstance(content := message.get("content"), str))
+
+    @property
     def forces_calls(self) -> bool:
         return self.forced_tool is not None or self.tool_choice is ToolChoice.REQUIRED
 
