@@ -227,7 +227,7 @@ def test_a_bad_request_is_anthropics_error_and_names_the_field(
 
 def test_other_errors_have_the_same_envelope(client: Anthropic, server: ServerProcess) -> None:
     with pytest.raises(anthropic.NotFoundError) as missing:
-        client.messages.create(model="claude", messages=[QUESTION], max_tokens=5)
+        client.messages.create(model="another", messages=[QUESTION], max_tokens=5)
     assert missing.value.body["error"]["type"] == "not_found_error"  # type: ignore[index]
     with server.client() as http:
         assert http.get("/v1/messages").json()["type"] == "error"
