@@ -92,11 +92,9 @@ def _run(
 ) -> Outcome:
     """Drive a server through the matrices; write evidence.md, evidence.json and junit.xml."""
     from .evidence import Party, Wish, make_evidence
-    from .junit import render_junit
+    from .folder import write_report
     from .lock import LOCK_FILE
-    from .markdown import render_markdown
     from .matrices import MATRICES
-    from .report import render
     from .server import parse_target
     from .settings import Settings
     from .show import line, make_console, show_report, show_result
@@ -134,16 +132,14 @@ def _run(
     )
     progress = make_console(is_error=True)
     report = make_evidence(wish, lambda *said: show_result(progress, *said))
-    texts = {"evidence.json": render(report), "evidence.md": render_markdown(report), "junit.xml": render_junit(report)}
-    for name, text in texts.items():
-        (out / name).write_text(text, encoding="utf-8")
+    files = write_report(report, out)
     outcome = Outcome.DONE if report.conclusion.holds else Outcome.CHECK_FAILED
     if as_json:
         _print_json({"outcome": outcome.value, **msgspec.to_builtins(report)})
         return outcome
     console = make_console()
     show_report(console, report)
-    line(console, f"Written: {', '.join(str(out / name) for name in texts)}; logs beside them.")
+    line(console, f"Written: {', '.join(map(str, files))}; logs beside them.")
     return outcome
 
 

@@ -7,7 +7,7 @@ carried over from the record as it stands. The text form is record.py's.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -24,6 +24,7 @@ from .stack import (
     ArchiveTag,
     CarriedRow,
     CommitKind,
+    EvidenceRow,
     Record,
     RemoteRef,
     Sha,
@@ -70,9 +71,10 @@ def check_record(git: Git, settings: Settings) -> RecordReport:
     return RecordReport(changes=changes, written=None, local=facts.local.tip)
 
 
-def write_record(git: Git, settings: Settings) -> RecordReport:
+def write_record(git: Git, settings: Settings, *, evidence: Iterable[EvidenceRow] = ()) -> RecordReport:
     """Bring the tables of the checkout's UPSTREAM.md up to date: the only file of a checkout that it writes.
 
+    evidence: rows to add below the ones that are there; one that is there already is not doubled.
     Errors: refused where there is no checkout, it does not contain local's tip, or the file cannot be read.
     """
     facts = gather(git, settings, onto=None)
@@ -80,7 +82,9 @@ def write_record(git: Git, settings: Settings) -> RecordReport:
     content = file.read_bytes() if file.exists() else _encoded(facts.record_text or "")
     text = content.decode(errors="surrogateescape").replace("\r\n", "\n")
     before = page.parse(text, source=settings.record.file) if text.strip() else None
-    wanted = page.render(recomputed(git, facts, before=before), text)
+    now = recomputed(git, facts, before=before)
+    rows = tuple(dict.fromkeys([*now.evidence, *evidence]))
+    wanted = page.render(msgspec.structs.replace(now, evidence=rows), text)
     changes = _diff(text, wanted, settings)
     if changes:
         # A checkout may have other line ends than the repository.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
 from .cli_options import Json
 from .desk import Desk
-from .errors import Outcome, StateError
+from .errors import Outcome, StateError, usage
+from .stack import EvidenceRow
 
 
 def register(app: typer.Typer) -> None:
@@ -77,6 +80,9 @@ def _record(
     check: Annotated[
         bool, typer.Option("--check", help="Compare the record on the server's local; write nothing.")
     ] = False,
+    evidence: Annotated[
+        Optional[Path], typer.Option("--evidence", help="Add a row for each artefact of this evidence.json.")
+    ] = None,
     as_json: Json = False,
 ) -> Outcome:
     """Bring the tables of the record in your checkout up to date; the rest of the page is yours."""
@@ -84,7 +90,12 @@ def _record(
     from .show_checks import show_record
 
     desk: Desk = context.obj
-    report = (check_record if check else write_record)(desk.git, desk.settings)
+    if check and evidence:
+        raise usage("--check writes nothing, so it can add no evidence", f"tools/recut record --evidence {evidence}")
+    if check:
+        report = check_record(desk.git, desk.settings)
+    else:
+        report = write_record(desk.git, desk.settings, evidence=_evidence_rows(desk, evidence) if evidence else ())
     return desk.answer(
         report,
         schema=SCHEMA,
@@ -94,6 +105,14 @@ def _record(
     )
 
 
+def _evidence_rows(desk: Desk, file: Path) -> tuple[EvidenceRow, ...]:
+    from .evidence_report import evidence_rows, read_report
+    from .exhibits import read_exhibits
+
+    report = read_report(desk.folder / file)
+    return evidence_rows(read_exhibits(desk.git, desk.settings, remote=True), report)
+
+
 def _prove(
     context: typer.Context,
     what: Annotated[str, typer.Argument(metavar="TOPIC|REV", help="A topic, or one commit.")],
@@ -101,14 +120,23 @@ def _prove(
     at: Annotated[
         Optional[str], typer.Option("--at", help="Prove a landed topic in this tree (a release tag, say).")
     ] = None,
+    out: Annotated[
+        Optional[Path], typer.Option("--out", "-o", help="Folder for evidence.json, evidence.md and junit.xml.")
+    ] = None,
     as_json: Json = False,
 ) -> Outcome:
     """Take back only the fix: its test must fail, and pass with it. Your checkout is not involved."""
-    from .prove import SCHEMA, prove
+    from .prove import SCHEMA, prove, to_report
     from .show_checks import show_proof
 
     desk: Desk = context.obj
     proof = prove(desk.git, desk.settings, what, environ=desk.environ, test=test, at=at)
+    if out is not None:
+        from acceptance.folder import write_report
+
+        options = [*(["--test", test] if test else []), *(["--at", at] if at else [])]
+        command = shlex.join(["tools/recut", "prove", what, *options])
+        write_report(to_report(proof, made_by=command), desk.folder / out)
     return desk.answer(
         proof,
         schema=SCHEMA,

@@ -11,15 +11,19 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from enum import Enum
 from pathlib import Path
+
+from acceptance.machine import read_machine
+from acceptance.report import Conclusion, Ending, Report, Result, Row, Side
 
 from .errors import Outcome, refused
 from .git import Git
 from .settings import Settings
 from .stack import Sha, Value
 from .subject import Subject, find_subject
-from .testrun import Ending, TestCase, TestRun, run_tests
+from .testrun import TestCase, TestRun, run_tests
 from .worktree import scratch_worktree
 
 SCHEMA = "recut.prove/1"
@@ -119,6 +123,58 @@ def prove(
         without_fix=without_fix,
         with_fix=with_fix,
     )
+
+
+MATRIX = "prove"
+
+
+def to_report(proof: Proof, *, made_by: str) -> Report:
+    """The proof as a piece of evidence, the tree without the fix before the tree with it.
+
+    made_by: the command line that makes it again.
+    """
+    subject = proof.subject
+    return Report(
+        title=f"{subject.name}, proved by its tests",
+        made_by=made_by,
+        made_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        conclusion=Conclusion(holds=proof.verdict is Verdict.PROVED, text=f"{proof.verdict.value}: {proof.meaning}."),
+        machine=read_machine({}),
+        inputs={
+            "command": proof.command,
+            "patches": ", ".join(subject.patches),
+            "fix files": ", ".join(proof.fix_files),
+            "test files": ", ".join(proof.test_files),
+        },
+        before=Side(
+            label="without the fix",
+            subject=f"{subject.name} with its fix taken back",
+            commit=subject.tip,
+            is_dirty=bool(proof.fix_files),
+        ),
+        after=Side(label="with the fix", subject=subject.name, commit=subject.tip),
+        shows={MATRIX: MEANING[Verdict.PROVED]},
+        rows=tuple(
+            Row(
+                matrix=MATRIX,
+                case=row.test,
+                before=_result(row.without_fix, row.why),
+                after=_result(row.with_fix, _why(proof.with_fix, row.test)),
+            )
+            for row in proof.rows
+        ),
+    )
+
+
+def _result(ending: Ending | None, why: str) -> Result | None:
+    return Result(ending=ending, detail=why) if ending else None
+
+
+def _why(run: TestRun | None, test: str) -> str:
+    """What the run said of one test; of the whole command where no report named the tests."""
+    if run is None:
+        return ""
+    return next((case.message for case in run.cases if case.name == test), "" if run.cases else run.reason)
 
 
 # Among a topic's test files, those that a runner takes; the others are data and helpers that they use.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from acceptance.report import Ending
+
 from .audit import Audit
 from .bookkeeping import RecordReport
 from .drift import Drift
 from .finding import Status
 from .prove import Proof, Verdict
 from .show import line, next_steps, rows
-from .testrun import Ending
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -23,6 +24,8 @@ ENDING_STYLES = {
     Ending.FAILED: "red",
     Ending.BROKEN: "yellow",
     Ending.SKIPPED: "yellow",
+    Ending.DOES_NOT_APPLY: "yellow",
+    Ending.NOT_PROVEN: "yellow",
 }
 
 

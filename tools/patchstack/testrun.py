@@ -14,9 +14,10 @@ import re
 import signal
 import subprocess
 from collections.abc import Mapping
-from enum import Enum
 from pathlib import Path
 from xml.etree import ElementTree
+
+from acceptance.report import Ending
 
 from .stack import Value
 
@@ -28,13 +29,6 @@ _BROKEN = re.compile(
     r"(?:\w+\.)*(?:ImportError|ModuleNotFoundError|SyntaxError|IndentationError)\b"
     r"|AttributeError: module '[^']*' has no attribute"
 )
-
-
-class Ending(Enum):
-    PASSED = "passed"
-    FAILED = "failed"
-    BROKEN = "not a test failure"
-    SKIPPED = "skipped"
 
 
 class TestCase(Value, frozen=True, kw_only=True):
