@@ -62,6 +62,20 @@ def test_a_revert_that_breaks_the_import_is_not_a_test_failure(bare_forge: Forge
     assert "Error" in row["why"]
 
 
+def test_a_test_that_fails_and_then_breaks_its_fixture_has_failed(bare_forge: Forge) -> None:
+    test = (
+        "import pytest\nfrom tally.limits import clamp\n\n\n@pytest.fixture\ndef low():\n    yield 0\n"
+        "    if clamp(-1, 0, 9) != 0:\n        raise RuntimeError('cannot let go')\n\n\n"
+        "def test_low(low):\n    assert clamp(-1, low, 9) == low\n"
+    )
+    files = {"tally/limits.py": CLAMP_LOW["tally/limits.py"], "tests/test_low.py": test}
+    bare_forge.add_topic("clamp-low", ("Clamp at the lower limit", files))
+    run = prove(bare_forge, "clamp-low", expect=0)
+    (row,) = run.json["rows"]
+    assert (row["without_fix"], row["with_fix"]) == ("failed", "passed")
+    assert row["why"] == "assert -1 == 0"
+
+
 def test_a_fix_that_does_not_work_and_a_missing_fix_are_named(bare_forge: Forge) -> None:
     broken = dict(CLAMP_LOW) | {"tally/limits.py": "def clamp(value, low, high):\n    return low - 1\n"}
     bare_forge.add_topic("clamp-low", ("Clamp at the lower limit", broken))
