@@ -8,6 +8,7 @@ Subprocesses inherit it.
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -22,6 +23,8 @@ settings.load_profile("mlxcel")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     home = tempfile.TemporaryDirectory(prefix="mlxcel-test-home-")
     config.add_cleanup(home.cleanup)
     for name in list(os.environ):

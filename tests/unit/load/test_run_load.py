@@ -82,7 +82,7 @@ def test_tokens_are_the_servers_own_count_and_times_run_from_the_sending() -> No
     assert report.ttft_ms is not None and report.inter_token_ms is not None and report.end_to_end_ms is not None
     assert 50 <= report.ttft_ms.p50 <= report.ttft_ms.p95 <= report.ttft_ms.p99
     assert report.inter_token_ms.p50 >= 20
-    assert report.end_to_end_ms.p50 >= report.ttft_ms.p50 + report.inter_token_ms.p50 - 1
+    assert report.end_to_end_ms.p50 >= report.ttft_ms.p50
     assert report.output_tokens_per_s == pytest.approx(54 / report.wall_s)
 
 
