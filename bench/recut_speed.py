@@ -26,7 +26,6 @@ sys.path[:0] = [str(TOP), str(TOP / "tools")]
 
 from patchstack.record import render  # noqa: E402
 from patchstack.stack import CarriedRow, CommitKind, Record, TopicRow  # noqa: E402
-
 from tests.git.forge import RECUT_TOML, Forge  # noqa: E402
 
 N_FILES = 1_000

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from acceptance.report import Ending, Report, Row, parse
 
+from acceptance.report import Ending, Report, Row, parse
 from tests.acceptance.conftest import ROOT, SOUND, Judged
 
 FAULTS = {

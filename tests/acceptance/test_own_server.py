@@ -8,8 +8,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from acceptance.report import Ending, parse
 
+from acceptance.report import Ending, parse
 from tests.acceptance.conftest import FLAGS, OURS, ROOT, Judged
 
 

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
+
 from acceptance.compare import compare
-from acceptance.errors import InputError
 from acceptance.expected import Expected, first_difference
 from acceptance.junit import render_junit
 from acceptance.markdown import cell, render_markdown
@@ -25,6 +25,7 @@ from acceptance.report import (
     render,
 )
 from acceptance.tally import tally
+from command.errors import InputError
 
 FAILED = Result(
     ending=Ending.FAILED,

@@ -8,11 +8,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from acceptance.cli import run
 from acceptance.report import Ending, Result, render
 from acceptance.server import Launch, parse_target
 from acceptance.snapshot import PLACES, copy_snapshot, declare_eos, set_bos
-
 from tests.acceptance.conftest import ROOT
 from tests.acceptance.test_report import a_report
 

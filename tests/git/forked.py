@@ -18,7 +18,6 @@ from pathlib import Path
 
 from patchstack.cli import run
 from patchstack.journal import Entry
-
 from tests.git.forge import Forge
 
 

@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
+
 from acceptance import report as page
 from acceptance.report import Artefact, Conclusion, Ending, Machine, Report, Result, Row, Side
 from patchstack.record import parse
-
 from tests.git.forge import Forge
 
 SHA256 = "5d" * 32

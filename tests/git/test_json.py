@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import msgspec
-from patchstack.errors import EXIT_CODES
-from patchstack.schema import ANSWERS, encoded
 
+from command.errors import EXIT_CODES
+from patchstack.schema import ANSWERS, OUTCOMES, encoded
 from tests.git.forge import Forge, Run
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -18,8 +18,8 @@ def test_the_schema_in_docs_is_the_programs_own_and_every_form_is_in_the_manual(
     assert (DOCS / "recut.schema.json").read_bytes() == encoded(), "see patchstack/schema.py for how to renew it"
     manual = (DOCS / "recut-json.md").read_text()
     assert set(re.findall(r"`(recut\.\w+/\d+)`", manual)) == set(ANSWERS)
-    for outcome, code in EXIT_CODES.items():
-        assert f"{outcome.value} {code}" in manual.replace("\n ", "")
+    for outcome in OUTCOMES:
+        assert f"{outcome.value} {EXIT_CODES[outcome]}" in manual.replace("\n ", "")
 
 
 def read(run: Run, schema: str) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from patchstack.pins import read_pins, unpinned_names
 from patchstack.record import parse, render
 from patchstack.settings import parse_settings
-
 from tests.git.forge import Forge
 
 TOP = Path(__file__).resolve().parents[2]

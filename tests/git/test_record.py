@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from patchstack.record import parse
 from patchstack.stack import TopicState
-
 from tests.git.forge import Forge
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from patchstack.errors import Outcome, RecutError
+
+from command.errors import Outcome, ToolError
 from patchstack.record import COLUMNS, parse, render
 from patchstack.stack import (
     ArchiveTag,
@@ -139,7 +140,7 @@ ONE = Record(
 )
 def test_a_hand_edit_gone_wrong_names_its_line_and_the_way_on(change: tuple[str, str], line_of: str, said: str) -> None:
     page = render(ONE).replace(*change)
-    with pytest.raises(RecutError) as refusal:
+    with pytest.raises(ToolError) as refusal:
         parse(page)
     lines = [at for at, line in enumerate(page.split("\n"), 1) if line_of in line]
     reason = refusal.value.reasons[0]

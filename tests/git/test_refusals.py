@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from patchstack.stack import ArchiveTag
 
+from patchstack.stack import ArchiveTag
 from tests.git.forge import Files, Forge
 from tests.git.forked import must
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from patchstack.errors import EXIT_CODES, InputError, Outcome, RecutError
+
+from command.errors import EXIT_CODES, InputError, Outcome, ToolError
 from patchstack.forecast import changed_lines
 from patchstack.pick import add_trailer
 from patchstack.recording import pull_request
 from patchstack.remote import without_credentials
+from patchstack.schema import OUTCOMES
 from patchstack.settings import Settings, parse_settings, render_settings
 from patchstack.stack import (
     ArchiveTag,
@@ -29,7 +31,7 @@ ONE, TWO = Sha("1" * 40), Sha("2" * 40)
 
 def test_every_outcome_has_the_exit_code_of_the_contract() -> None:
     assert set(EXIT_CODES) == set(Outcome)
-    assert sorted(EXIT_CODES.values()) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 70]
+    assert sorted(EXIT_CODES[outcome] for outcome in OUTCOMES) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 70]
 
 
 def test_releases_parse_order_and_refuse_the_mixed_form() -> None:
@@ -52,7 +54,7 @@ def test_releases_parse_order_and_refuse_the_mixed_form() -> None:
         "0.7.0-local01",
         "v0.7.0-local01-1",
     ):
-        with pytest.raises(RecutError):
+        with pytest.raises(ToolError):
             parse_release(name)
 
 
@@ -78,7 +80,7 @@ def test_archive_names_hold_a_label_and_seven_digits() -> None:
     assert parse_archive_name(tag.name) == ("topic-no-batch-500", "b9f2ed8")
     assert archive_label("topic/größe..x") == "topic-gr-e.x"
     for name in ("archive/x", "archive/x-123456", "archive/-1234567", "archive/a..b-1234567", "x-1234567"):
-        with pytest.raises(RecutError):
+        with pytest.raises(ToolError):
             parse_archive_name(name)
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
+from command.errors import EXIT_CODES
 from patchstack.audit import CHECKS
 from patchstack.audit import verify as audit_stack
-from patchstack.errors import EXIT_CODES
 from patchstack.git import open_git
 from patchstack.settings import parse_settings
 from patchstack.stack import (
@@ -21,7 +22,6 @@ from patchstack.stack import (
     TopicRow,
     TopicState,
 )
-
 from tests.git.forge import CLAMP_LOW, EMPTY_MEAN, RECUT_TOML, Forge, Run
 
 

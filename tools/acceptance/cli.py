@@ -1,22 +1,20 @@
-"""The commands of tools/evidence and the process edge: arguments in, an exit code out.
-
-The only place with a broad except, and the only one that turns an outcome into an exit code.
-"""
+"""The commands of tools/evidence and the process edge: arguments in, an exit code out."""
 
 from __future__ import annotations
 
-import json
-import os
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Optional
 
 import msgspec
 import typer
 
-from .errors import EXIT_CODES, NOTHING_WRITTEN, BugError, EvidenceError, InputError, Outcome, usage
+from command.edge import Tool, print_json
+from command.errors import Outcome, usage
+from command.paper import Paper
+
 from .settings import LENGTHS, NO_BATCH_LENGTHS
 
 
@@ -25,6 +23,16 @@ def _joined(numbers: Sequence[int]) -> str:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Answer as JSON, for scripts.")]
+
+
+NOTHING_WRITTEN = "No report was written; every process that was started has been stopped."
+TOOL = Tool(
+    name="tools/evidence",
+    error_schema="evidence.error/1",
+    unchanged=NOTHING_WRITTEN,
+    on_interrupt=NOTHING_WRITTEN,
+    on_bug=NOTHING_WRITTEN,
+)
 
 
 def build_app() -> typer.Typer:
@@ -43,23 +51,12 @@ def build_app() -> typer.Typer:
 
 
 def run(args: Sequence[str]) -> int:
-    """Run one command; the exit code (errors.EXIT_CODES)."""
-    as_json = "--json" in args
-    try:
-        outcome = build_app()(list(args) or ["--help"], prog_name="tools/evidence", standalone_mode=False)
-    except EvidenceError as error:
-        _print_error(error, as_json=as_json)
-        return EXIT_CODES[error.outcome]
-    except KeyboardInterrupt:
-        sys.stderr.write(f"interrupted. {NOTHING_WRITTEN}\n")
-        return 130
-    except BrokenPipeError:
-        return 141
-    except Exception as error:  # noqa: BLE001 - the edge
-        return _edge(error, as_json=as_json)
-    if isinstance(outcome, Outcome):
-        return EXIT_CODES[outcome]
-    return outcome if isinstance(outcome, int) else 0
+    """Run one command; the exit code (command.errors.EXIT_CODES)."""
+
+    def command() -> object:
+        return build_app()(list(args) or ["--help"], prog_name=TOOL.name, standalone_mode=False)
+
+    return TOOL.run(command, as_json="--json" in args)
 
 
 def _run(
@@ -97,7 +94,7 @@ def _run(
     from .matrices import MATRICES
     from .server import parse_target
     from .settings import Settings
-    from .show import line, make_console, show_report, show_result
+    from .show import show_report, show_result
 
     flags = _flags(flag or [])
     after = Party(label="after", target=parse_target(server, flags), source=source)
@@ -130,16 +127,16 @@ def _run(
         lock_wait_s=lock_wait,
         lock_file=lock_file or LOCK_FILE,
     )
-    progress = make_console(is_error=True)
+    progress = Paper(sys.stderr)
     report = make_evidence(wish, lambda *said: show_result(progress, *said))
     files = write_report(report, out)
     outcome = Outcome.DONE if report.conclusion.holds else Outcome.CHECK_FAILED
     if as_json:
-        _print_json({"outcome": outcome.value, **msgspec.to_builtins(report)})
+        print_json({"outcome": outcome.value, **msgspec.to_builtins(report)})
         return outcome
-    console = make_console()
-    show_report(console, report)
-    line(console, f"Written: {', '.join(map(str, files))}; logs beside them.")
+    paper = Paper()
+    show_report(paper, report)
+    paper.line(f"Written: {', '.join(map(str, files))}; logs beside them.")
     return outcome
 
 
@@ -151,7 +148,7 @@ def _compare(
     """Say what changed between two reports; exit 1 where a row that passed does not any more."""
     from .compare import SCHEMA, compare
     from .report import parse
-    from .show import make_console, show_comparison
+    from .show import show_comparison
 
     reports = []
     for path in (first, second):
@@ -162,9 +159,9 @@ def _compare(
     comparison = compare(*reports)
     outcome = Outcome.CHECK_FAILED if comparison.regressions else Outcome.DONE
     if as_json:
-        _print_json({"schema": SCHEMA, "outcome": outcome.value, **msgspec.to_builtins(comparison)})
+        print_json({"schema": SCHEMA, "outcome": outcome.value, **msgspec.to_builtins(comparison)})
     else:
-        show_comparison(make_console(), comparison)
+        show_comparison(Paper(), comparison)
     return outcome
 
 
@@ -172,13 +169,13 @@ def _matrices(as_json: Json = False) -> Outcome:
     """List the matrices, what each shows and what it needs of a server."""
     from .matrices import MATRICES
     from .server import FLAGS
-    from .show import make_console, show_matrices
+    from .show import show_matrices
 
     if as_json:
         listed = [{"name": m.name, "shows": m.shows, "needs": m.needs} for m in MATRICES.values()]
-        _print_json({"schema": "evidence.matrices/1", "outcome": "done", "matrices": listed, "flags": FLAGS})
+        print_json({"schema": "evidence.matrices/1", "outcome": "done", "matrices": listed, "flags": FLAGS})
     else:
-        show_matrices(make_console(), MATRICES, FLAGS)
+        show_matrices(Paper(), MATRICES, FLAGS)
     return Outcome.DONE
 
 
@@ -219,45 +216,3 @@ def _numbers(text: str, option: str) -> tuple[int, ...]:
     if not numbers or min(numbers) < 1:
         raise usage(f"{option} {text!r} is no list of numbers from 1 on, as in 1,33,200")
     return numbers
-
-
-def _print_json(fields: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(fields, indent=2, ensure_ascii=False) + "\n")
-
-
-def _print_error(error: EvidenceError, *, as_json: bool) -> None:
-    """What happened, what is unchanged, what to do next: on standard error, or as JSON on standard output."""
-    if as_json:
-        _print_json(
-            {
-                "schema": "evidence.error/1",
-                "outcome": error.outcome.value,
-                "exit_code": EXIT_CODES[error.outcome],
-                "reasons": error.reasons,
-                "state": error.state,
-                "next": error.next_steps,
-            }
-        )
-        return
-    colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
-    red, bold, plain = ("\033[31m", "\033[1m", "\033[0m") if colour else ("", "", "")
-    lines = [f"{red}{error.outcome.value}{plain}: {error.reasons[0] if error.reasons else ''}"]
-    lines += [f"  - {reason}" for reason in error.reasons[1:]]
-    lines.append(error.state)
-    if error.next_steps:
-        lines += [f"{bold}Next:{plain}", *(f"  {step}" for step in error.next_steps)]
-    sys.stderr.write("\n".join(lines) + "\n")
-
-
-def _edge(error: Exception, *, as_json: bool) -> int:
-    say = getattr(error, "format_message", None)
-    if callable(say):
-        context = getattr(error, "ctx", None)
-        steps = [f"{context.command_path} --help" if context is not None else "tools/evidence --help"]
-        _print_error(InputError(Outcome.USAGE, str(say()) or "a command is missing", next_steps=steps), as_json=as_json)
-        return EXIT_CODES[Outcome.USAGE]
-    import traceback
-
-    traceback.print_exception(error)
-    _print_error(BugError(f"{type(error).__name__}: {error}"), as_json=as_json)
-    return EXIT_CODES[Outcome.BUG]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .errors import Outcome, StateError
+from command.errors import Outcome, StateError
 
 LOCK_FILE = Path("/tmp/mlxcel-evidence.lock")
 POLL_S = 0.2

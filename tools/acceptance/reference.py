@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from .errors import Outcome, StateError, usage
+from command.errors import Outcome, StateError, usage
+
 from .expected import Expected, Prompt
 from .report import Value
 

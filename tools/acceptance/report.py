@@ -10,7 +10,7 @@ from enum import Enum
 
 import msgspec
 
-from .errors import InputError, usage
+from command.errors import InputError, usage
 
 SCHEMA = "evidence.report/1"
 

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import httpx
 
-from .errors import usage
+from command.errors import usage
+
 from .verdict import NotStarted
 
 POLL_S = 0.05

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from .errors import RecutError
+from command.errors import ToolError
+
 from .exhibits import Exhibits
 from .finding import NO_RECORD, Finding, found, not_checked
 from .stack import LocalRelease, RemoteRef, Sha, archive_label, parse_archive_name, parse_release
@@ -30,7 +31,7 @@ def named(exhibits: Exhibits) -> Finding:
         commit = value.peeled or value.object
         try:
             short = parse_archive_name(name)[1]
-        except RecutError as error:
+        except ToolError as error:
             problems += error.reasons
             continue
         if short != commit[:7]:
@@ -158,7 +159,7 @@ def release_tags(exhibits: Exhibits) -> Finding:
             continue
         try:
             release = parse_release(name)
-        except RecutError as error:
+        except ToolError as error:
             problems += error.reasons
             continue
         if value.peeled is None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from command.errors import Outcome
+
 from . import archive_checks, branch_checks, record_checks
-from .errors import Outcome
 from .exhibits import Exhibits, read_exhibits
 from .finding import Finding, Status
 from .git import Git

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import msgspec
 
+from command.errors import Outcome, refused
+
 from . import record as page
-from .errors import Outcome, refused
 from .facts import Facts, landed_topic, local_kinds, topic_states
 from .gather import gather
 from .git import Git

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from command.errors import ToolError
+
 from . import record as page
-from .errors import RecutError
 from .exhibits import Exhibits
 from .facts import landed_topic
 from .finding import NO_RECORD, Finding, found, not_checked
@@ -56,7 +57,7 @@ def old_locals(exhibits: Exhibits) -> Finding:
             continue
         try:
             old = page.parse(text, source=f"{exhibits.settings.record.file} of {name}")
-        except RecutError as error:
+        except ToolError as error:
             problems += error.reasons
             continue
         problems += [f"{name}: {problem}" for problem in _stack_problems(exhibits, commit, old)]

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
-from .errors import RecutError, refused
+from command.errors import ToolError, refused
+
 from .stack import ArchiveTag, Sha, is_sha
 from .table import Row
 
@@ -101,5 +102,5 @@ class Cells(NamedTuple):
                 return kind
         raise self._wrong(at, found, "one of " + ", ".join(str(kind.value) for kind in kinds))
 
-    def _wrong(self, at: int, found: str, expected: str) -> RecutError:
+    def _wrong(self, at: int, found: str, expected: str) -> ToolError:
         return refused(f"{self.source} line {self.row.line}: {self.columns[at]!r} is {found!r}, expected {expected}")

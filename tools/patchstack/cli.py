@@ -1,20 +1,28 @@
 """The commands of tools/recut and the process edge: arguments in, an exit code out.
 
-Thin: each command turns its arguments into a wish, hands it on and shows the answer. The only place with a
-broad except, and the only one that turns an outcome into an exit code.
+Thin: each command turns its arguments into a wish, hands it on and shows the answer.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import typer
 
-from .desk import Desk, print_error
-from .errors import EXIT_CODES, BugError, InputError, Outcome, RecutError
+from command.edge import Tool
+
+from .desk import Desk
 from .journal import Observer, ignore_entries
+from .report import ERROR_SCHEMA
+
+TOOL = Tool(
+    name="tools/recut",
+    error_schema=ERROR_SCHEMA,
+    unchanged="Nothing has moved: no branch, no tag, no file of your checkout.",
+    on_interrupt="If a run was in progress: tools/recut continue, or tools/recut abort",
+    on_bug="Unknown: this is a bug. Nothing is lost: old tips are pinned before any branch moves.",
+)
 
 
 def build_app(args: Sequence[str]) -> typer.Typer:
@@ -64,36 +72,9 @@ def run(args: Sequence[str], *, environ: Mapping[str, str], folder: Path, observ
     observer: told of every journal entry, before and after it is on disk.
     """
     args = args or ["--help"]
-    as_json = "--json" in args
     desk = Desk(environ=environ, folder=folder, observer=observer)
-    try:
-        outcome = build_app(args)(list(args), prog_name="tools/recut", standalone_mode=False, obj=desk)
-    except RecutError as error:
-        print_error(error, as_json=as_json)
-        return EXIT_CODES[error.outcome]
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted; if a run was in progress: tools/recut continue, or tools/recut abort\n")
-        return 130
-    except BrokenPipeError:
-        return 141
-    except Exception as error:  # noqa: BLE001 - the edge
-        return _edge(error, as_json=as_json)
-    if isinstance(outcome, Outcome):
-        return EXIT_CODES[outcome]
-    return outcome if isinstance(outcome, int) else 0
 
+    def command() -> object:
+        return build_app(args)(list(args), prog_name=TOOL.name, standalone_mode=False, obj=desk)
 
-def _edge(error: Exception, *, as_json: bool) -> int:
-    say = getattr(error, "format_message", None)
-    if callable(say):
-        context = getattr(error, "ctx", None)
-        steps = [f"{context.command_path} --help" if context is not None else "tools/recut --help"]
-        message = str(say()) or "a command is missing"
-        print_error(InputError(Outcome.USAGE, message, next_steps=steps), as_json=as_json)
-        return EXIT_CODES[Outcome.USAGE]
-    import traceback
-
-    traceback.print_exception(error)
-    state = "Unknown: this is a bug. Nothing is lost: old tips are pinned before any branch moves."
-    print_error(BugError(f"{type(error).__name__}: {error}", state=state), as_json=as_json)
-    return EXIT_CODES[Outcome.BUG]
+    return TOOL.run(command, as_json="--json" in args)

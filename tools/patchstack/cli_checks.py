@@ -8,9 +8,10 @@ from typing import Annotated, Optional
 
 import typer
 
+from command.errors import Outcome, StateError, usage
+
 from .cli_options import Json
 from .desk import Desk
-from .errors import Outcome, StateError, usage
 from .stack import EvidenceRow
 
 

@@ -6,12 +6,13 @@ from typing import Annotated, Optional
 
 import typer
 
+from command.errors import Outcome, refused, usage
+
 from . import show
 from .cli_checks import require_verified
 from .cli_options import DryRun, Json
 from .cli_runs import begin
 from .desk import Desk
-from .errors import Outcome, refused, usage
 from .integrate import SCHEMA as INTEGRATE_SCHEMA
 from .integrate import integrate
 from .publish import publish

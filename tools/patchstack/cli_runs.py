@@ -8,12 +8,13 @@ from typing import Annotated, Optional
 
 import typer
 
+from command.errors import Outcome, refused, usage
+
 from . import plan as planned
 from . import show
 from .cli_options import DryRun, Json
 from .conflict import take_resolution
 from .desk import Desk
-from .errors import Outcome, refused, usage
 from .journal import Run, final_moves
 from .plan import Plan
 from .planning import plan_land, plan_recut

@@ -7,8 +7,9 @@ from typing import Annotated, Optional
 
 import typer
 
+from command.errors import Outcome, refused
+
 from .desk import Desk
-from .errors import Outcome, refused
 from .settings import FILE, Fork, Pins, Settings, Upstream, parse_settings, render_settings
 
 

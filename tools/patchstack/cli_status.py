@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from command.errors import Outcome
+
 from . import show
 from .cli_options import Json
 from .desk import Desk
-from .errors import Outcome
 from .report import LOG_SCHEMA, Log, report_run
 from .status import SCHEMA as STATUS_SCHEMA
 from .status import read_status

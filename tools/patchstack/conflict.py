@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from .errors import NOTHING_MOVED, Outcome, StateError
+from command.errors import Outcome, StateError
+
 from .forecast import Replay
 from .git import Git
 from .journal import Run
@@ -62,7 +63,6 @@ def conflict(git: Git, run: Run, *more: str) -> StateError:
     return StateError(
         Outcome.CONFLICT,
         [*more, *reasons],
-        state=NOTHING_MOVED,
         next_steps=[
             f"cd {run.worktree}   # resolve, then: git add FILE...",
             "tools/recut continue",

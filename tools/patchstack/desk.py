@@ -7,7 +7,6 @@ person. Colour only on a terminal. It decides nothing.
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,10 +15,12 @@ from pathlib import Path
 
 import msgspec
 
-from .errors import Outcome, RecutError, usage
+from command.edge import print_json
+from command.errors import Outcome, usage
+from command.paper import Paper
+
 from .git import Git, open_git
 from .journal import Observer, Runs, ignore_entries
-from .paper import Paper, printable
 from .settings import FILE, Settings, parse_settings
 
 
@@ -91,27 +92,3 @@ class Desk:
         else:
             show(self.paper)
         return outcome
-
-
-def print_json(fields: Mapping[str, object]) -> None:
-    text = msgspec.json.format(msgspec.json.encode(fields), indent=2)
-    sys.stdout.write(text.decode() + "\n")
-
-
-def print_error(error: RecutError, *, as_json: bool) -> None:
-    """What happened, what is unchanged, what to do next: on standard error, or as JSON on standard output."""
-    if as_json:
-        # Only here: a command that ends well does not pay for it.
-        from .report import ERROR_SCHEMA, report_error
-
-        fields = msgspec.to_builtins(report_error(error))
-        print_json({"schema": ERROR_SCHEMA, "outcome": error.outcome.value, **fields})
-        return
-    colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
-    red, bold, plain = ("\033[31m", "\033[1m", "\033[0m") if colour else ("", "", "")
-    lines = [f"{red}{error.outcome.value}{plain}: {error.reasons[0] if error.reasons else ''}"]
-    lines += [f"  - {reason}" for reason in error.reasons[1:]]
-    lines.append(error.state)
-    if error.next_steps:
-        lines += [f"{bold}Next:{plain}", *(f"  {step}" for step in error.next_steps)]
-    sys.stderr.write(printable("\n".join(lines)) + "\n")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .errors import Outcome
+from command.errors import Outcome
+
 from .facts import BranchFacts, Facts, landed_topic, topic_states
 from .forecast import UpstreamRange
 from .gather import gather

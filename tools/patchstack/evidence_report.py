@@ -8,9 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from acceptance import report as page
-from acceptance.errors import InputError as ReportError
+from command.errors import refused, usage
 
-from .errors import refused, usage
 from .exhibits import Exhibits
 from .stack import EvidenceRow, Sha, is_sha
 
@@ -21,8 +20,6 @@ def read_report(file: Path) -> page.Report:
         return page.parse(file.read_text(encoding="utf-8"), source=str(file))
     except (OSError, UnicodeDecodeError) as error:
         raise usage(f"{file} cannot be read: {error}") from error
-    except ReportError as error:
-        raise usage("; ".join(error.reasons), *error.next_steps) from error
 
 
 def evidence_rows(exhibits: Exhibits, report: page.Report) -> tuple[EvidenceRow, ...]:

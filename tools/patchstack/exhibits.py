@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
+from command.errors import ToolError, refused
+
 from . import record as page
-from .errors import RecutError, refused
 from .facts import commit_kind
 from .gather import base_release, read_servers
 from .git import Git
@@ -46,7 +47,7 @@ class Exhibits:
         self.upstream_tags = upstream_tags
         self.branches = {ref.removeprefix("refs/heads/"): value.object for ref, value in sorted(heads.items())}
         self.local = self.branches[settings.fork.local]
-        self.record_error: RecutError | None = None
+        self.record_error: ToolError | None = None
 
     @cached_property
     def text(self) -> str | None:
@@ -63,7 +64,7 @@ class Exhibits:
             return None
         try:
             return page.parse(self.text, source=self.settings.record.file)
-        except RecutError as error:
+        except ToolError as error:
             self.record_error = error
             return None
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from command.errors import InputError, StateError, ToolError, refused
+
 from . import record
-from .errors import InputError, RecutError, StateError, refused
 from .facts import BranchFacts, Facts, Servers, first_parents
 from .git import Git
 from .remote import fetch_commit, fetch_objects, fetch_url, push_url, read_refs, without_credentials
@@ -22,7 +23,7 @@ from .stack import Record, Sha, branch_ref, is_sha, tag_ref, version_key
 def read_servers(git: Git, settings: Settings) -> Servers:
     """Errors: refused where a remote or a branch that must be there is missing, with all that is missing."""
     upstream, fork = settings.upstream, settings.fork
-    missing: list[RecutError] = []
+    missing: list[ToolError] = []
     urls = []
     for ask, name in ((fetch_url, upstream.remote), (push_url, fork.remote)):
         try:
@@ -166,7 +167,7 @@ def _read_record(git: Git, settings: Settings, tip: Sha) -> tuple[str | None, Re
     text = content.decode(errors="surrogateescape")
     try:
         return text, record.parse(text), ""
-    except RecutError as error:
+    except ToolError as error:
         return text, None, "; ".join(error.reasons)
 
 

@@ -18,7 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from .errors import NOTHING_MOVED, BugError, Outcome, StateError, refused, usage
+from command.errors import BugError, Outcome, StateError, refused, usage
+
 from .stack import Commit, FileChange, Identity, Sha, sha
 
 # A user's configuration must not decide what a re-cut does. Names and credentials still come from it.
@@ -164,7 +165,7 @@ class Git:
         at: Path | None = None,
         env: Mapping[str, str] | None = None,
         settings: Sequence[str] = (),
-        state: str = NOTHING_MOVED,
+        state: str = "",
     ) -> Result:
         """Run `git *args` to its end. An exit code outside `ok` is a StateError that says `state`."""
         with self.start(args, at=at, env=env, settings=settings) as process:

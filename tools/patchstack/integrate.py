@@ -6,8 +6,9 @@ the same id.
 
 from __future__ import annotations
 
+from command.errors import Outcome, StateError, refused
+
 from .attributes import attributes_of
-from .errors import NOTHING_MOVED, Outcome, StateError, refused
 from .facts import BranchFacts, topic_states
 from .gather import gather
 from .git import Git
@@ -37,7 +38,6 @@ def _join(git: Git, tip: Sha, topic: BranchFacts, identity: Identity, *, joined:
                 f"{topic.branch} does not merge with {', '.join(['local', *joined])}",
                 *(f"in conflict: {path}" for path in merged.conflicts),
             ],
-            state=NOTHING_MOVED,
             next_steps=["adapt one of the topics, or land one and cut the other anew on the next base"],
         )
     date_s = max(commit.committer_date_s for commit in git.commits([tip, topic.tip]))

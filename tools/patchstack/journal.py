@@ -17,8 +17,9 @@ from typing import Literal
 
 import msgspec
 
+from command.errors import BugError, Outcome, StateError, refused
+
 from . import plan as planned
-from .errors import BugError, Outcome, StateError, refused
 from .forecast import Decision
 from .plan import Plan
 from .stack import Move, PatchClass, Sha, Value

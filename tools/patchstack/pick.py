@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import re
 
-from .errors import BugError
+from command.errors import BugError
+
 from .git import Git
 from .stack import TOPIC_TRAILER, Commit, Identity, Sha, Value, sha
 

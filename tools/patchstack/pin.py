@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .errors import refused
+from command.errors import refused
+
 from .git import Git
 from .remote import MOVED_NOTHING, push, push_error, read_refs
 from .stack import ArchiveTag, Commit, Identity, Lease, Sha

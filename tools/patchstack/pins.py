@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .errors import refused
+from command.errors import refused
+
 from .git import Git
 from .settings import Pins
 from .stack import Pin, Sha

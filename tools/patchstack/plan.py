@@ -9,7 +9,8 @@ import hashlib
 
 import msgspec
 
-from .errors import usage
+from command.errors import usage
+
 from .stack import (
     ArchiveTag,
     CarriedRow,

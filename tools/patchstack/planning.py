@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from command.errors import refused
+
 from .bookkeeping import server_archive
-from .errors import refused
 from .facts import BranchFacts, Facts, landed_topic, local_kinds, topic_states
 from .forecast import Job, Watcher, forecast_branches, ignore_patches
 from .gather import gather

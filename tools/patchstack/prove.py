@@ -17,8 +17,8 @@ from pathlib import Path
 
 from acceptance.machine import read_machine
 from acceptance.report import Conclusion, Ending, Report, Result, Row, Side
+from command.errors import Outcome, refused
 
-from .errors import Outcome, refused
 from .git import Git
 from .settings import Settings
 from .stack import Sha, Value

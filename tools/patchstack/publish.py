@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .errors import BugError, refused
+from command.errors import BugError, refused
+
 from .git import Git
 from .journal import Run, Runs, final_moves
 from .own_refs import drop_refs, follow_tracking, move_own_branches

@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
+from command.errors import ToolError, refused
+
 from .cells import Cells, code_cell, list_cell, text_cell
-from .errors import RecutError, refused
 from .page import TEMPLATE
 from .stack import (
     CarriedRow,
@@ -187,5 +188,5 @@ class _Page(NamedTuple):
         try:
             rows = parse_table(self.text, table, COLUMNS[table], source=self.source)
             return tuple(read_row(Cells(row, COLUMNS[table], self.source)) for row in rows)
-        except RecutError as error:
+        except ToolError as error:
             raise refused(error.reasons, *error.next_steps, *self.next_steps) from error

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from command.errors import ToolError
+
 from . import record as page
-from .errors import RecutError
 from .evidence import ids_at
 from .exhibits import Exhibits
 from .finding import NO_RECORD, Finding, found, not_checked
@@ -29,7 +30,7 @@ def pins(exhibits: Exhibits) -> Finding:
         return not_checked(NO_RECORD)
     try:
         actual = pins_at(exhibits.git, exhibits.settings.pins, exhibits.local)
-    except RecutError as error:
+    except ToolError as error:
         return found(error.reasons)
     recorded, file = exhibits.record.pins, exhibits.settings.pins.file
     problems = [

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
+from command.errors import refused
+
 from . import plan as planned
-from .errors import refused
 from .facts import landed_topic
 from .gather import base_release, read_servers
 from .git import Git

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from .errors import Outcome, StateError, refused
+from command.errors import Outcome, StateError, refused
+
 from .git import Git
 from .stack import Lease, RemoteRef, Sha, sha
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from command.errors import BugError, Outcome, StateError, refused, usage
+
 from .conflict import stop
-from .errors import BugError, Outcome, StateError, refused, usage
 from .facts import first_parents
 from .forecast import WITHDRAWN, Job, Replay, Watcher, ignore_patches, replay_branch
 from .git import Git

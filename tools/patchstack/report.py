@@ -1,8 +1,7 @@
-"""What commands that run something, and errors, answer as JSON."""
+"""What commands that run something answer as JSON."""
 
 from __future__ import annotations
 
-from .errors import EXIT_CODES, RecutError
 from .journal import Doubt, Entry, Run, final_moves
 from .stack import Move, Sha, Value
 
@@ -38,15 +37,6 @@ class Log(Value, frozen=True, kw_only=True):
     runs: tuple[RunReport, ...]
 
 
-class ErrorReport(Value, frozen=True, kw_only=True):
-    """A command that stopped: why (`reasons`), what is unchanged (`state`), what to do (`next`)."""
-
-    exit_code: int
-    reasons: tuple[str, ...]
-    state: str
-    next: tuple[str, ...]
-
-
 def report_run(run: Run) -> RunReport:
     return RunReport(
         id=run.id,
@@ -58,13 +48,4 @@ def report_run(run: Run) -> RunReport:
         moves=tuple(final_moves(run)) if run.has_done("ready") else (),
         doubts=tuple(run.doubts()),
         entries=tuple(run.entries),
-    )
-
-
-def report_error(error: RecutError) -> ErrorReport:
-    return ErrorReport(
-        exit_code=EXIT_CODES[error.outcome],
-        reasons=error.reasons,
-        state=error.state,
-        next=error.next_steps,
     )

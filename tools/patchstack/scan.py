@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from command.errors import ToolError
+
 from . import plan as planned
 from . import record
-from .errors import RecutError
 from .evidence import ids_at, ids_in_checkout
 from .gather import read_servers
 from .git import Git
@@ -106,7 +107,7 @@ def _recorded(git: Git, settings: Settings, local: Sha) -> Iterator[Tip]:
         return
     try:
         value = record.parse(content.decode(errors="surrogateescape"))
-    except RecutError:
+    except ToolError:
         return
     for topic in value.topics:
         label = archive_label(settings.fork.topic_branch(topic.topic))

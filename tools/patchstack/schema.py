@@ -13,15 +13,16 @@ from typing import Any
 
 import msgspec
 
-from . import audit, bookkeeping, drift, integrate, plan, prove, report, scan, status
-from .errors import Outcome
-from .stack import Value
+from command.edge import ErrorReport
+from command.errors import Outcome
 
-ANSWERS: dict[str, type[Value]] = {
+from . import audit, bookkeeping, drift, integrate, plan, prove, report, scan, status
+
+ANSWERS: dict[str, type[msgspec.Struct]] = {
     plan.SCHEMA: plan.Plan,
     report.RUN_SCHEMA: report.RunReport,
     report.LOG_SCHEMA: report.Log,
-    report.ERROR_SCHEMA: report.ErrorReport,
+    report.ERROR_SCHEMA: ErrorReport,
     status.SCHEMA: status.Status,
     scan.SCHEMA: scan.Scan,
     integrate.SCHEMA: integrate.Integration,
@@ -30,6 +31,9 @@ ANSWERS: dict[str, type[Value]] = {
     bookkeeping.SCHEMA: bookkeeping.RecordReport,
     prove.SCHEMA: prove.Proof,
 }
+
+OUTCOMES = tuple(outcome for outcome in Outcome if outcome is not Outcome.REFERENCE_FAILED)
+"""How a command of this tool may end: it makes no reference."""
 
 
 def json_schema() -> dict[str, Any]:
@@ -50,7 +54,7 @@ def json_schema() -> dict[str, Any]:
 def _envelope(name: str) -> dict[str, Any]:
     marks: dict[str, Any] = {"schema": {"const": name}}
     if name != plan.SCHEMA:
-        marks["outcome"] = {"enum": [outcome.value for outcome in Outcome]}
+        marks["outcome"] = {"enum": [outcome.value for outcome in OUTCOMES]}
     return marks
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from .errors import usage
+from command.errors import usage
+
 from .stack import Value, archive_label, is_upstream_release
 
 if sys.version_info >= (3, 11):

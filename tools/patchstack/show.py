@@ -12,8 +12,9 @@ from .stack import CommitKind, PatchClass, TopicRow, TopicState
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from command.paper import Paper
+
     from .integrate import Integration
-    from .paper import Paper
     from .plan import BranchPlan, PatchPlan, Plan
     from .scan import Scan
     from .status import Status
@@ -28,45 +29,29 @@ STYLES = {
 }
 
 
-def rows(paper: Paper, heading: str, columns: Sequence[str], cells: Sequence[Sequence[str | Text]]) -> None:
-    """A titled table; nothing at all without rows."""
-    if not cells:
-        return
-    paper.line("")
-    if heading:
-        paper.line(heading, style="bold")
-    paper.table(columns, cells)
-
-
-def line(paper: Paper, text: str, *, style: str = "") -> None:
-    """One line of plain text, however long."""
-    paper.line(text, style=style)
-
-
 def next_steps(paper: Paper, steps: Sequence[str]) -> None:
-    line(paper, "")
-    line(paper, "Next:", style="bold")
+    paper.line("")
+    paper.line("Next:", style="bold")
     for step in steps:
-        line(paper, f"  {step}")
+        paper.line(f"  {step}")
 
 
 def show_plan(paper: Paper, plan: Plan, *, saved: str = "") -> None:
     """The plan: base, patches by branch, what is left out, tags, moves, notes."""
     if plan.kind == "recut":
-        line(paper, f"Re-cut onto {plan.describe} ({plan.new_base})   plan {plan.id}", style="bold")
-        line(paper, f"from base {plan.old_base}{f' ({plan.old_release})' if plan.old_release else ''}")
+        paper.line(f"Re-cut onto {plan.describe} ({plan.new_base})   plan {plan.id}", style="bold")
+        paper.line(f"from base {plan.old_base}{f' ({plan.old_release})' if plan.old_release else ''}")
     elif plan.kind == "land":
-        line(paper, f"Land {plan.topic} on {plan.branches[-1].branch}   plan {plan.id}", style="bold")
+        paper.line(f"Land {plan.topic} on {plan.branches[-1].branch}   plan {plan.id}", style="bold")
     elif plan.kind == "release":
-        line(paper, f"Release {plan.release_tag} of {plan.release_commit}   plan {plan.id}", style="bold")
+        paper.line(f"Release {plan.release_tag} of {plan.release_commit}   plan {plan.id}", style="bold")
     elif plan.kind == "undo":
-        line(paper, f"Undo run {plan.undoes}   plan {plan.id}", style="bold")
+        paper.line(f"Undo run {plan.undoes}   plan {plan.id}", style="bold")
     patches = [_patch_row(branch, patch) for branch in plan.branches for patch in branch.patches]
-    rows(paper, "", ("branch", "patch", "subject", "class", "becomes", "because"), patches)
+    paper.rows("", ("branch", "patch", "subject", "class", "becomes", "because"), patches)
     left_out = [(row.kind.value, row.commit[:12], row.subject) for branch in plan.branches for row in branch.replaced]
-    rows(paper, "Left out by name (made anew when due)", ("kind", "commit", "subject"), left_out)
-    rows(
-        paper,
+    paper.rows("Left out by name (made anew when due)", ("kind", "commit", "subject"), left_out)
+    paper.rows(
         "Archive tags, pushed and read back first",
         ("tag", "pins"),
         [(t.name, t.commit) for t in plan.archive],
@@ -76,10 +61,9 @@ def show_plan(paper: Paper, plan: Plan, *, saved: str = "") -> None:
     ]
     if plan.mirror:
         moves.append((f"{plan.mirror.branch} (mirror)", str(plan.mirror.old), plan.mirror.new))
-    rows(paper, "Moves, one atomic push", ("branch", "lease", "becomes"), moves)
+    paper.rows("Moves, one atomic push", ("branch", "lease", "becomes"), moves)
     known = {row.topic: row for row in plan.record_before.topics} if plan.record_before else {}
-    rows(
-        paper,
+    paper.rows(
         "Record rows that change",
         ("topic", "state", "old", "new", "archive tag"),
         [
@@ -89,13 +73,12 @@ def show_plan(paper: Paper, plan: Plan, *, saved: str = "") -> None:
         ],
     )
     if plan.notes:
-        line(paper, "")
+        paper.line("")
     for note in plan.notes:
-        line(paper, f"Note: {note}")
+        paper.line(f"Note: {note}")
     if plan.n_conflicts:
-        line(paper, "")
-        line(
-            paper,
+        paper.line("")
+        paper.line(
             f"{plan.n_conflicts} patch(es) will stop the run for a decision; ids after them depend on it.",
         )
     if saved:
@@ -129,12 +112,12 @@ def show_run(paper: Paper, run: Run) -> None:
     if run.phase == "published":
         _show_published(paper, run)
         return
-    line(paper, f"Run {run.id}: {run.phase}", style="bold")
+    paper.line(f"Run {run.id}: {run.phase}", style="bold")
     if run.phase == "aborted":
-        line(paper, "Every branch is where it was. Archive tags that were pushed stay.")
+        paper.line("Every branch is where it was. Archive tags that were pushed stay.")
         return
     cells = [(move.branch, str(move.old), move.new) for move in final_moves(run)]
-    rows(paper, "Ready, nothing has moved yet", ("branch", "is", "becomes"), cells)
+    paper.rows("Ready, nothing has moved yet", ("branch", "is", "becomes"), cells)
     proofs = [f"tools/recut prove {doubt.commit[:12]}   # {doubt.branch}: {doubt.why}" for doubt in run.doubts()]
     next_steps(paper, [*proofs, *ways_on(run)])
 
@@ -147,25 +130,24 @@ def _show_published(paper: Paper, run: Run) -> None:
         "undo": f"Run {plan.undoes} taken back",
     }
     if plan.kind == "release":
-        line(paper, f"Released {plan.release_tag} ({plan.release_commit})", style="bold")
+        paper.line(f"Released {plan.release_tag} ({plan.release_commit})", style="bold")
     else:
-        line(paper, f"{what.get(plan.kind, 'Pinned')}   run {run.id}", style="bold")
-    rows(
-        paper,
+        paper.line(f"{what.get(plan.kind, 'Pinned')}   run {run.id}", style="bold")
+    paper.rows(
         "Pinned, read back from the server",
         ("tag", "pins"),
         [(t.name, t.commit) for t in plan.archive],
     )
     cells = [(move.branch, str(move.old), move.new) for move in final_moves(run)]
-    rows(paper, "Moved, read back from the server", ("branch", "was", "is"), cells)
+    paper.rows("Moved, read back from the server", ("branch", "was", "is"), cells)
     mirror, own = run.last("mirror"), run.last("own branches")
-    line(paper, "")
+    paper.line("")
     if plan.mirror and mirror:
-        line(paper, f"Mirror: {mirror.reason}")
+        paper.line(f"Mirror: {mirror.reason}")
     if own and own.paths:
-        line(paper, f"Moved along in this clone: {', '.join(own.paths)}")
+        paper.line(f"Moved along in this clone: {', '.join(own.paths)}")
     for left in own.reason.split("; ") if own and own.reason else []:
-        line(paper, f"Left alone in this clone: {left}")
+        paper.line(f"Left alone in this clone: {left}")
     if plan.kind in ("recut", "land"):
         next_steps(paper, ["tools/recut verify", "tools/recut undo   # if this was a mistake"])
 
@@ -179,11 +161,11 @@ def _behind(status: Status) -> str:
 
 
 def show_status(paper: Paper, status: Status) -> None:
-    line(paper, f"base      {status.describe} ({status.base})")
-    line(paper, f"release   {status.base_release or 'none known here: git fetch --tags upstream'}")
-    line(paper, f"upstream  {_behind(status)}")
-    line(paper, f"local     {status.local[:12]}, carries {status.n_carried} patches")
-    line(paper, f"next      {status.next_release or '-'}")
+    paper.line(f"base      {status.describe} ({status.base})")
+    paper.line(f"release   {status.base_release or 'none known here: git fetch --tags upstream'}")
+    paper.line(f"upstream  {_behind(status)}")
+    paper.line(f"local     {status.local[:12]}, carries {status.n_carried} patches")
+    paper.line(f"next      {status.next_release or '-'}")
     cells = [
         (
             topic.topic,
@@ -195,28 +177,28 @@ def show_status(paper: Paper, status: Status) -> None:
         )
         for topic in status.topics
     ]
-    rows(paper, "", ("topic", "state", "tip", "ahead", "touched by drift", "last plan"), cells)
+    paper.rows("", ("topic", "state", "tip", "ahead", "touched by drift", "last plan"), cells)
     for commit in status.unpinned:
-        line(paper, f"not pinned: {commit}   (tools/recut archive --scan)")
+        paper.line(f"not pinned: {commit}   (tools/recut archive --scan)")
     if status.run:
-        line(paper, "")
-        line(paper, f"run {status.run.id} is in progress: {status.run.phase}", style="bold")
+        paper.line("")
+        paper.line(f"run {status.run.id} is in progress: {status.run.phase}", style="bold")
         if status.run.worktree:
-            line(paper, f"resolve in {status.run.worktree}")
+            paper.line(f"resolve in {status.run.worktree}")
         next_steps(paper, status.run.next)
 
 
 def show_scan(paper: Paper, scan: Scan, *, pinned: bool) -> None:
-    line(paper, f"{scan.n_seen} tips seen, {len(scan.unpinned)} that no ref on the server reaches")
+    paper.line(f"{scan.n_seen} tips seen, {len(scan.unpinned)} that no ref on the server reaches")
     cells = [(tag.name, tip.commit, tip.source) for tag, tip in zip(scan.tags, scan.unpinned, strict=True)]
     heading = "Pinned, read back from the server" if pinned else "To be pinned"
-    rows(paper, heading, ("tag", "pins", "found in"), cells)
+    paper.rows(heading, ("tag", "pins", "found in"), cells)
     lost = [(tip.commit, tip.source) for tip in scan.lost]
-    rows(paper, "Lost: named, but neither here nor on the server", ("commit", "found in"), lost)
+    paper.rows("Lost: named, but neither here nor on the server", ("commit", "found in"), lost)
 
 
 def show_integration(paper: Paper, made: Integration) -> None:
-    line(paper, f"{made.commit} joins local and {', '.join(made.topics)}")
+    paper.line(f"{made.commit} joins local and {', '.join(made.topics)}")
     next_steps(
         paper,
         [
@@ -234,6 +216,6 @@ def show_log(paper: Paper, runs: Sequence[Run]) -> None:
             cells += [("", "", "pinned", f"{tag.name} -> {tag.commit}") for tag in run.plan.archive]
         if run.has_done("move"):
             cells += [("", "", "moved", f"{m.branch} {str(m.old)[:12]} -> {m.new[:12]}") for m in final_moves(run)]
-    rows(paper, "", ("run", "begun", "state", ""), cells)
+    paper.rows("", ("run", "begun", "state", ""), cells)
     if not runs:
-        line(paper, "no run yet")
+        paper.line("no run yet")

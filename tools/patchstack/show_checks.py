@@ -11,12 +11,12 @@ from .bookkeeping import RecordReport
 from .drift import Drift
 from .finding import Status
 from .prove import Proof, Verdict
-from .show import line, next_steps, rows
+from .show import next_steps
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from .paper import Paper
+    from command.paper import Paper
 
 STATUS_STYLES = {Status.PASSED: "green", Status.FAILED: "red", Status.NOT_CHECKED: "yellow"}
 ENDING_STYLES = {
@@ -30,37 +30,35 @@ ENDING_STYLES = {
 
 
 def show_audit(paper: Paper, audit: Audit) -> None:
-    line(paper, f"verify: local {audit.local[:12]} of {audit.source}", style="bold")
-    rows(
-        paper,
+    paper.line(f"verify: local {audit.local[:12]} of {audit.source}", style="bold")
+    paper.rows(
         "",
         ("check", "", "claim"),
         [(check.id, _coloured(check.status.value, STATUS_STYLES[check.status]), check.claim) for check in audit.checks],
     )
     for check in audit.checks:
         if check.details:
-            line(paper, "")
-            line(paper, check.id, style="bold")
+            paper.line("")
+            paper.line(check.id, style="bold")
             for detail in check.details:
-                line(paper, f"  {detail}")
+                paper.line(f"  {detail}")
         if check.reading:
-            line(paper, "")
-            line(paper, check.reading)
-    line(paper, "")
+            paper.line("")
+            paper.line(check.reading)
+    paper.line("")
     n_failed = len(audit.failed)
     if n_failed:
-        line(paper, f"{n_failed} of {len(audit.checks)} checks failed. Nothing was changed.", style="red")
+        paper.line(f"{n_failed} of {len(audit.checks)} checks failed. Nothing was changed.", style="red")
     else:
         n_open = sum(check.status is Status.NOT_CHECKED for check in audit.checks)
         said = "No check failed" + (f"; {n_open} could not be made." if n_open else ".")
-        line(paper, said, style="green")
+        paper.line(said, style="green")
 
 
 def show_drift(paper: Paper, drift: Drift) -> None:
     behind = f"{drift.n_behind} commit{'s' * (drift.n_behind != 1)} behind upstream's {drift.upstream_head[:12]}"
-    line(paper, f"base {drift.base[:12]} ({drift.base_release or 'no release'}): {behind}", style="bold")
-    rows(
-        paper,
+    paper.line(f"base {drift.base[:12]} ({drift.base_release or 'no release'}): {behind}", style="bold")
+    paper.rows(
         "Upstream commits that touch a patch's files",
         ("commit", "subject", "topic", "files"),
         [
@@ -69,8 +67,7 @@ def show_drift(paper: Paper, drift: Drift) -> None:
             for topic, files in commit.touches.items()
         ],
     )
-    rows(
-        paper,
+    paper.rows(
         "Patches that upstream has by now",
         ("topic", "patch", "upstream commit", "how that is known"),
         [
@@ -84,48 +81,47 @@ def show_drift(paper: Paper, drift: Drift) -> None:
         ],
     )
     if not drift.n_behind:
-        line(paper, "The base is upstream's newest commit.")
+        paper.line("The base is upstream's newest commit.")
     elif not drift.commits:
         compared = ", ".join(drift.topics) or "there is no patch"
-        line(paper, f"None of them touches a patch ({compared}).")
+        paper.line(f"None of them touches a patch ({compared}).")
     else:
         next_steps(paper, ["tools/recut plan --onto REF"])
 
 
 def show_record(paper: Paper, report: RecordReport, *, file: str) -> None:
     for change in report.changes:
-        line(paper, change)
+        paper.line(change)
     if report.written:
-        line(paper, f"{report.written} is up to date again. Nothing else was changed.", style="green")
+        paper.line(f"{report.written} is up to date again. Nothing else was changed.", style="green")
         next_steps(
             paper,
             [f"git diff {file}", f"git commit -m 'Bring the record up to date' {file}", "git push"],
         )
     elif report.is_current:
-        line(paper, f"{file} says what the repository says.", style="green")
+        paper.line(f"{file} says what the repository says.", style="green")
     else:
-        line(paper, f"{file} differs from the repository. Nothing was changed.", style="red")
+        paper.line(f"{file} differs from the repository. Nothing was changed.", style="red")
         next_steps(paper, ["tools/recut record"])
 
 
 def show_proof(paper: Paper, proof: Proof) -> None:
-    line(paper, f"prove {proof.subject.name} in {proof.subject.tip[:12]}", style="bold")
-    line(paper, f"fix:   {', '.join(proof.fix_files) or 'none'}")
-    line(paper, f"tests: {', '.join(proof.test_files) or 'none'}")
-    line(paper, f"$ {proof.command}")
-    rows(
-        paper,
+    paper.line(f"prove {proof.subject.name} in {proof.subject.tip[:12]}", style="bold")
+    paper.line(f"fix:   {', '.join(proof.fix_files) or 'none'}")
+    paper.line(f"tests: {', '.join(proof.test_files) or 'none'}")
+    paper.line(f"$ {proof.command}")
+    paper.rows(
         "",
         ("test", "without the fix", "with the fix", "why it failed"),
         [(row.test, _ending(row.without_fix), _ending(row.with_fix), row.why) for row in proof.rows],
     )
-    line(paper, "")
+    paper.line("")
     style = "green" if proof.verdict is Verdict.PROVED else "red"
-    line(paper, f"{proof.verdict.value}: {proof.meaning}.", style=style)
+    paper.line(f"{proof.verdict.value}: {proof.meaning}.", style=style)
     run = {Verdict.FAILS_WITH_FIX: proof.with_fix, Verdict.NOT_A_TEST_FAILURE: proof.without_fix}.get(proof.verdict)
     if run:
-        line(paper, "")
-        line(paper, run.tail)
+        paper.line("")
+        paper.line(run.tail)
 
 
 def _ending(ending: Ending | None) -> Text:

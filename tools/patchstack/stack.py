@@ -11,7 +11,7 @@ from typing import NamedTuple, NewType
 
 import msgspec
 
-from .errors import refused, usage
+from command.errors import refused, usage
 
 Sha = NewType("Sha", str)
 """A full object id, 40 (or 64) lower-case hex digits."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from command.errors import ToolError, refused
+
 from . import record
-from .errors import RecutError, refused
 from .facts import first_parents, landed_topic
 from .gather import base_release, describe
 from .git import Git
@@ -105,7 +106,7 @@ def _last_plan(runs: Runs) -> Plan | None:
     """The last plan; one that cannot be read is no reason for status to say nothing."""
     try:
         return runs.last_plan()
-    except RecutError:
+    except ToolError:
         return None
 
 
@@ -195,7 +196,7 @@ def _record(git: Git, settings: Settings, local: Sha) -> Record | None:
     content = git.file(local, settings.record.file)
     try:
         return record.parse(content.decode(errors="surrogateescape")) if content is not None else None
-    except RecutError:
+    except ToolError:
         return None
 
 
@@ -216,7 +217,7 @@ def next_local_release(base: str, tags: Mapping[str, object]) -> str:
     for ref in tags:
         try:
             release = parse_release(ref.removeprefix("refs/tags/"))
-        except RecutError:
+        except ToolError:
             continue
         if isinstance(release, LocalRelease) and release.base == base:
             numbers.append(release.number)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .errors import RecutError, refused, usage
+from command.errors import ToolError, refused, usage
+
 from .exhibits import Exhibits, read_exhibits
 from .facts import landed_topic
 from .git import Git
@@ -55,5 +56,5 @@ def _exhibits(git: Git, settings: Settings) -> Exhibits:
     """This clone's refs; the server's where the clone has no local."""
     try:
         return read_exhibits(git, settings, remote=False)
-    except RecutError:
+    except ToolError:
         return read_exhibits(git, settings, remote=True)

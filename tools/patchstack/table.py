@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .errors import refused
+from command.errors import refused
 
 
 class Row(NamedTuple):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from command.errors import Outcome, StateError, refused
+
 from . import plan as planned
-from .errors import Outcome, StateError, refused
 from .git import Git
 from .journal import Run, Runs, final_moves
 from .plan import BranchPlan, Plan

@@ -28,8 +28,17 @@ class Paper:
         else:
             self._stream.write(f"{printable(text)}\n")
 
+    def rows(self, heading: str, columns: Sequence[str], cells: Sequence[Sequence[str | Text]]) -> None:
+        """A titled table; nothing at all without rows."""
+        if not cells:
+            return
+        self.line("")
+        if heading:
+            self.line(heading, style="bold")
+        self.table(columns, cells)
+
     def table(self, columns: Sequence[str], cells: Sequence[Sequence[str | Text]]) -> None:
-        """A table without frames. A cell may have several lines; it is never cut off."""
+        """A table without frames. A cell may have several lines; it folds and is never cut off."""
         if self._console:
             self._rich_table(columns, cells)
             return

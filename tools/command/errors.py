@@ -1,15 +1,13 @@
-"""What can go wrong, in three kinds, and the one table that turns it into an exit code.
+"""What can go wrong in a tool, in three kinds, and the one table that turns it into an exit code.
 
 Every error says what happened (`reasons`), what is unchanged (`state`) and what to do next (`next_steps`).
-It knows nothing of git, terminals or JSON; the cli prints it.
+It knows nothing of git, servers, terminals or JSON; `edge` prints it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-
-NOTHING_MOVED = "Nothing has moved: no branch, no tag, no file of your checkout."
 
 
 class Outcome(Enum):
@@ -22,6 +20,7 @@ class Outcome(Enum):
     REMOTE_MOVED = "remote-moved"
     REFUSED = "refused"
     GIT_FAILED = "git-failed"
+    REFERENCE_FAILED = "reference-failed"
     RUN_IN_PROGRESS = "run-in-progress"
     LOCKED = "locked"
     DRIFT = "drift"
@@ -36,7 +35,9 @@ EXIT_CODES = {
     Outcome.CONFLICT: 3,
     Outcome.REMOTE_MOVED: 4,
     Outcome.REFUSED: 5,
+    # Both are a program that ours needs and that failed.
     Outcome.GIT_FAILED: 6,
+    Outcome.REFERENCE_FAILED: 6,
     Outcome.RUN_IN_PROGRESS: 7,
     Outcome.LOCKED: 8,
     Outcome.DRIFT: 10,
@@ -45,15 +46,18 @@ EXIT_CODES = {
 }
 
 
-class RecutError(Exception):
-    """A reason to stop, with the way on. Raise one of the three kinds below."""
+class ToolError(Exception):
+    """A reason to stop, with the way on. Raise one of the three kinds below.
+
+    Where `state` is empty, what the tool leaves unchanged whenever it stops is said.
+    """
 
     def __init__(
         self,
         outcome: Outcome,
         reasons: str | Iterable[str],
         *,
-        state: str = NOTHING_MOVED,
+        state: str = "",
         next_steps: Iterable[str] = (),
     ) -> None:
         self.outcome = outcome
@@ -63,18 +67,18 @@ class RecutError(Exception):
         super().__init__("; ".join(self.reasons))
 
 
-class InputError(RecutError):
+class InputError(ToolError):
     """The caller's input: an option, a name, a file that cannot be used as given."""
 
 
-class StateError(RecutError):
-    """Our state, or the repository's: a conflict, a lost lease, a lock, a failing precondition or git."""
+class StateError(ToolError):
+    """Our state, or the world's: a conflict, a lost lease, a lock, a failing precondition, git or reference."""
 
 
-class BugError(RecutError):
+class BugError(ToolError):
     """A broken promise of this program itself."""
 
-    def __init__(self, reasons: str | Iterable[str], *, state: str = NOTHING_MOVED) -> None:
+    def __init__(self, reasons: str | Iterable[str], *, state: str = "") -> None:
         super().__init__(Outcome.BUG, reasons, state=state)
 
 
@@ -83,6 +87,6 @@ def usage(reason: str, *next_steps: str) -> InputError:
     return InputError(Outcome.USAGE, reason, next_steps=next_steps)
 
 
-def refused(reasons: str | Iterable[str], *next_steps: str, state: str = NOTHING_MOVED) -> StateError:
+def refused(reasons: str | Iterable[str], *next_steps: str, state: str = "") -> StateError:
     """A precondition does not hold; all of the reasons at once."""
     return StateError(Outcome.REFUSED, reasons, next_steps=next_steps, state=state)
