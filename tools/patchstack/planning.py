@@ -64,28 +64,9 @@ def plan_recut(
             "tools/recut record   # where only the record is out of date",
             "tools/recut plan --onto <a newer release of upstream's>",
         )
-    draft = Plan(
-        kind="recut",
-        push_url=without_credentials(facts.push_url),
-        remote=settings.fork.remote,
-        identity=identity or facts.identity,
-        branches=branches,
-        archive=tags,
-        onto=onto,
-        only_topics=tuple(topics),
-        old_base=facts.local.base,
-        new_base=facts.new_base,
-        old_release=facts.old_release,
-        new_release=facts.new_release,
-        describe=facts.new_describe,
-        base_date_s=facts.new_base_date_s,
-        upstream_head=facts.upstream_head,
-        record_file=settings.record.file,
-        record_before=facts.record,
-        archive_before=server_archive(facts.tags),
-        writes_record=True,
-        mirror=_mirror(facts),
-        notes=_notes(facts, branches),
+    draft = _draft("recut", facts, branches, tags, identity)
+    draft = msgspec.structs.replace(
+        draft, onto=onto, only_topics=tuple(topics), mirror=_mirror(facts), notes=_notes(facts, branches)
     )
     return with_id(_with_record(git, settings, draft))
 
@@ -117,16 +98,28 @@ def plan_land(
     reasons += tag_refusals(facts, tags, own_annotated_tags(git))
     _refuse(reasons)
     branches = forecast_branches(git, [land_job(facts)], tests=settings.prove.tests)
-    draft = Plan(
-        kind="land",
+    draft = msgspec.structs.replace(_draft("land", facts, branches, tags, identity), topic=name)
+    return with_id(_with_record(git, settings, draft))
+
+
+def _draft(
+    kind: str,
+    facts: Facts,
+    branches: tuple[BranchPlan, ...],
+    tags: tuple[ArchiveTag, ...],
+    identity: Identity | None,
+) -> Plan:
+    """What every plan that moves local says; its record is still to be made."""
+    settings = facts.settings
+    return Plan(
+        kind=kind,
         push_url=without_credentials(facts.push_url),
         remote=settings.fork.remote,
         identity=identity or facts.identity,
         branches=branches,
         archive=tags,
-        topic=name,
         old_base=facts.local.base,
-        new_base=facts.local.base,
+        new_base=facts.new_base,
         old_release=facts.old_release,
         new_release=facts.new_release,
         describe=facts.new_describe,
@@ -137,7 +130,6 @@ def plan_land(
         archive_before=server_archive(facts.tags),
         writes_record=True,
     )
-    return with_id(_with_record(git, settings, draft))
 
 
 def _is_in_place(facts: Facts, branches: Sequence[BranchPlan]) -> bool:

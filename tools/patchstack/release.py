@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from command.errors import refused
+from command.errors import StateError, refused
 
 from . import plan as planned
 from .facts import landed_topic
@@ -89,9 +89,7 @@ def plan_release(git: Git, settings: Settings, *, devel: bool) -> Plan:
 def _is_local_release(tag: str) -> bool:
     try:
         return isinstance(parse_release(tag), LocalRelease)
-    except Exception as error:
-        if not hasattr(error, "outcome"):
-            raise
+    except StateError:
         return False
 
 
