@@ -135,3 +135,17 @@ def test_a_fix_under_later_changes_of_the_same_lines_cannot_be_taken_back_alone(
     assert "later commits changed the same lines" in run.json["reasons"][0]
     assert f"tools/recut prove {landed}" in run.json["next"][0]
     assert prove(forge, landed, expect=0).json["verdict"] == "proved"
+
+
+def test_a_commit_is_proved_in_a_clone_that_has_no_local_and_no_upstream(forge: Forge) -> None:
+    fix = forge.work.sha("refs/remotes/origin/topic/empty-mean")
+    forge.work.git("remote", "remove", "upstream")
+    forge.work.git("remote", "remove", "origin")
+    forge.work.git("checkout", "--detach", fix)
+    for branch in forge.work.branches():
+        forge.work.git("branch", "-D", branch.removeprefix("refs/heads/"))
+    settings = forge.work.folder / "recut.toml"
+    settings.write_text(forge.origin.show("local", "recut.toml"))
+    run = prove(forge, fix, expect=0)
+    assert (run.json["verdict"], run.json["subject"]["patches"]) == ("proved", [fix])
+    assert "there is no remote 'upstream'" in forge.recut("prove", "nothing-here", expect=5).err

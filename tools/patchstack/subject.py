@@ -20,8 +20,16 @@ class Subject(Value, frozen=True, kw_only=True):
 
 
 def find_subject(git: Git, settings: Settings, what: str, *, at: str | None = None) -> Subject:
-    """A landed topic where local (or `at`) carries it, an open topic's branch, or a commit, in that order."""
-    exhibits = _exhibits(git, settings)
+    """A landed topic where local (or `at`) carries it, an open topic's branch, or a commit, in that order.
+
+    Where there is no stack to look into, a commit can still be proved.
+    """
+    try:
+        exhibits = _exhibits(git, settings)
+    except ToolError:
+        if at is None and (commit := git.resolve(what)):
+            return _single(git, what, commit)
+        raise
     fork = settings.fork
     topic = fork.topic_name(what)
     tip = exhibits.local
@@ -47,6 +55,10 @@ def find_subject(git: Git, settings: Settings, what: str, *, at: str | None = No
     if commit is None:
         known = ", ".join(sorted(exhibits.topics)) or "none"
         raise usage(f"{what!r} is neither a topic nor a commit (topics: {known})")
+    return _single(git, what, commit)
+
+
+def _single(git: Git, what: str, commit: Sha) -> Subject:
     if len(git.commits([commit])[0].parents) != 1:
         raise refused(f"{what} is a merge or a first commit: there is no single change to take back")
     return Subject(name=what, tip=commit, patches=(commit,))
