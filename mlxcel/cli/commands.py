@@ -16,6 +16,7 @@ from mlxcel.cli.configuring import config_app
 from mlxcel.cli.exits import leave, leave_quietly_on_signals
 from mlxcel.cli.models import models_app
 from mlxcel.cli.options import ConfigOption, JsonOption, ModelArgument, ModelsDirOption
+from mlxcel.cli.servicing import service_app
 from mlxcel.config.sources import resolve
 from mlxcel.errors import InputError
 
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 app.add_typer(models_app)
 app.add_typer(config_app, name="config")
+app.add_typer(service_app, name="service")
 
 PromptOption = Annotated[str, typer.Option("--prompt", "-p", help="Text to go on from; - reads stdin.")]
 MaxTokensOption = Annotated[Optional[int], typer.Option(min=1, help="Most new tokens.")]
@@ -64,6 +66,7 @@ def serve(
     strict: Annotated[Optional[bool], typer.Option("--strict", help="400 for unknown fields.")] = None,
     drain_timeout: Annotated[Optional[float], typer.Option(help="Seconds to finish after SIGTERM.")] = None,
     step_timeout: Annotated[Optional[float], typer.Option(help="Seconds one model call may take.")] = None,
+    log_file: Annotated[Optional[str], typer.Option(help="The server's own log; stderr if unset.")] = None,
     models_dir: ModelsDirOption = None,
     config: ConfigOption = None,
 ) -> None:
@@ -87,6 +90,7 @@ def serve(
         "strict": strict,
         "drain_timeout_s": drain_timeout,
         "step_timeout_s": step_timeout,
+        "log_file": log_file,
     }
     settings = resolve(flags, os.environ, config).settings
     leave_quietly_on_signals()

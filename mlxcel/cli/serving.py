@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 from mlxcel.api.app import make_app
@@ -22,6 +24,9 @@ from mlxcel.grammar.compiler import NoGrammars, make_grammars
 from mlxcel.kv.pool import pool_capacity
 from mlxcel.model.checkpoint import Checkpoint
 from mlxcel.model.load import LoadedModel
+from mlxcel.service.logfile import LogFile
+
+log = logging.getLogger("mlxcel.server")
 
 
 def serve(settings: ServeSettings, runner_of: Callable[[LoadedModel], Runner] = ModelRunner) -> None:
@@ -29,8 +34,16 @@ def serve(settings: ServeSettings, runner_of: Callable[[LoadedModel], Runner] = 
 
     Errors: ModelError, PortInUse and the like before anything is served; EngineDead when the engine broke.
     """
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    _run(_serve(settings, runner_of))
+    log_file = LogFile(Path(settings.log_file)) if settings.log_file else None
+    logging.basicConfig(
+        level=logging.INFO,
+        handlers=[log_file or logging.StreamHandler(sys.stderr)],
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
+    if log_file:
+        # A server with a log of its own has no terminal whose end would be a hang-up.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    _run(_serve(settings, runner_of, log_file))
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
@@ -43,10 +56,21 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
         uvloop.run(main)
 
 
-async def _serve(settings: ServeSettings, runner_of: Callable[[LoadedModel], Runner]) -> None:
+async def _serve(settings: ServeSettings, runner_of: Callable[[LoadedModel], Runner], log_file: LogFile | None) -> None:
+    if log_file:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _on_hangup, log_file)
     checkpoint = checkpoint_of(settings)
     with folder_in_use(checkpoint.folder):
         await _serve_checkpoint(settings, checkpoint, runner_of)
+
+
+def _on_hangup(log_file: LogFile) -> None:
+    try:
+        log_file.reopen()
+    except OSError as error:
+        log.warning("SIGHUP: the log cannot be opened anew (%s); it goes on in the old file", error)
+    else:
+        log.info("SIGHUP: the log was opened anew")
 
 
 async def _serve_checkpoint(

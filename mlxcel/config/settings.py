@@ -48,6 +48,7 @@ class ServeSettings:
     strict: bool = _setting(False, "answer 400 to a field that nobody knows, instead of ignoring it")
     drain_timeout_s: float = _setting(15.0, "how long running requests may finish after SIGTERM", at_least=0)
     step_timeout_s: float = _setting(120.0, "longest model call before the server gives up", at_least=0.1)
+    log_file: str | None = _setting(None, "the server's own log; stderr if unset")
 
     @property
     def batch_rows(self) -> int:

@@ -1,0 +1,47 @@
+"""What the tests of the port and the service share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A person's home, with a space in it."""
+    folder = tmp_path / "a home"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def mlxcel(home: Path) -> Command:
+    """Run the `mlxcel` command as that person."""
+
+    def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "mlxcel", *arguments],
+            capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "HOME": str(home), **environ},
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, made as the port makes it: by the build backend that is here, without a network."""
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)],
+        check=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    (wheel,) = folder.glob("*.whl")
+    return wheel
