@@ -111,6 +111,10 @@ class Server:
         if self._service.engine.error is not None:
             raise self._service.engine.error
 
+    def use(self, settings: ServeSettings) -> None:
+        """Go by other time limits from now on. Only the loop may call it."""
+        self._settings = settings
+
     def engine_changed(self) -> None:
         """The engine became ready or ended. Safe to call on the loop only."""
         self._changed.set()

@@ -17,6 +17,7 @@ from mlxcel.cli.exits import leave, leave_quietly_on_signals
 from mlxcel.cli.models import models_app
 from mlxcel.cli.options import ConfigOption, JsonOption, ModelArgument, ModelsDirOption
 from mlxcel.cli.servicing import service_app
+from mlxcel.config.settings import ServeSettings
 from mlxcel.config.sources import resolve
 from mlxcel.errors import InputError
 
@@ -92,11 +93,19 @@ def serve(
         "step_timeout_s": step_timeout,
         "log_file": log_file,
     }
-    settings = resolve(flags, os.environ, config).settings
+
+    def read_settings() -> ServeSettings:
+        return resolve(flags, os.environ, config).settings
+
+    settings = read_settings()
     leave_quietly_on_signals()
+    if sys.platform == "darwin":
+        from mlxcel.service.metal import check_metal
+
+        check_metal()
     from mlxcel.cli.serving import serve as run
 
-    run(settings)
+    run(settings, read_settings=read_settings)
     leave(0)
 
 

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from mlxcel.api.server import Server, bind
 from mlxcel.api.service import Service
 from mlxcel.cli.compose import Loaded, checkpoint_of, make_engine, served_model
 from mlxcel.cli.exits import say
+from mlxcel.cli.reloading import Reload
 from mlxcel.config.settings import ServeSettings
 from mlxcel.core import Event
 from mlxcel.engine.runner import ModelRunner, Runner
@@ -26,11 +28,13 @@ from mlxcel.model.checkpoint import Checkpoint
 from mlxcel.model.load import LoadedModel
 from mlxcel.service.logfile import LogFile
 
-log = logging.getLogger("mlxcel.server")
 
-
-def serve(settings: ServeSettings, runner_of: Callable[[LoadedModel], Runner] = ModelRunner) -> None:
-    """Serve until SIGTERM or SIGINT.
+def serve(
+    settings: ServeSettings,
+    runner_of: Callable[[LoadedModel], Runner] = ModelRunner,
+    read_settings: Callable[[], ServeSettings] | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT. `read_settings` reads their sources again, on SIGHUP.
 
     Errors: ModelError, PortInUse and the like before anything is served; EngineDead when the engine broke.
     """
@@ -43,7 +47,8 @@ def serve(settings: ServeSettings, runner_of: Callable[[LoadedModel], Runner] = 
     if log_file:
         # A server with a log of its own has no terminal whose end would be a hang-up.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    _run(_serve(settings, runner_of, log_file))
+    reload = Reload(settings, log_file, read=read_settings or (lambda: settings)) if log_file else None
+    _run(_serve(settings, runner_of, reload))
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
@@ -56,25 +61,19 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
         uvloop.run(main)
 
 
-async def _serve(settings: ServeSettings, runner_of: Callable[[LoadedModel], Runner], log_file: LogFile | None) -> None:
-    if log_file:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _on_hangup, log_file)
+async def _serve(settings: ServeSettings, runner_of: Callable[[LoadedModel], Runner], reload: Reload | None) -> None:
+    if reload:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
     checkpoint = checkpoint_of(settings)
     with folder_in_use(checkpoint.folder):
-        await _serve_checkpoint(settings, checkpoint, runner_of)
-
-
-def _on_hangup(log_file: LogFile) -> None:
-    try:
-        log_file.reopen()
-    except OSError as error:
-        log.warning("SIGHUP: the log cannot be opened anew (%s); it goes on in the old file", error)
-    else:
-        log.info("SIGHUP: the log was opened anew")
+        await _serve_checkpoint(settings, checkpoint, runner_of, reload)
 
 
 async def _serve_checkpoint(
-    settings: ServeSettings, checkpoint: Checkpoint, runner_of: Callable[[LoadedModel], Runner]
+    settings: ServeSettings,
+    checkpoint: Checkpoint,
+    runner_of: Callable[[LoadedModel], Runner],
+    reload: Reload | None,
 ) -> None:
     started_s = time.monotonic()
     listener = bind(settings.host, settings.port)
@@ -105,6 +104,13 @@ async def _serve_checkpoint(
     engine = make_engine(settings, checkpoint, post=post, on_loaded=on_loaded, on_change=on_change, runner_of=runner_of)
     service = Service(model, engine, n_places=pool_capacity(settings.batch_rows, settings.queue_depth))
     server = Server(service, make_app(service, settings), settings, listener, on_ready)
+
+    def use(changed: ServeSettings) -> None:
+        service.model = replace(service.model, sampling=served_model(changed, checkpoint).sampling)
+        server.use(changed)
+
+    if reload:
+        reload.use = use
     try:
         await server.run()
     finally:

@@ -15,6 +15,29 @@ Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
+def row(record_property: Callable[[str, object], None]) -> Callable[[str, str, float], None]:
+    """Put a scenario, its outcome and its seconds into the table at the end of the run."""
+
+    def put(scenario: str, outcome: str, seconds: float) -> None:
+        record_property("scenario", (scenario, outcome, seconds))
+
+    return put
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    rows = [
+        value
+        for report in terminalreporter.getreports("passed")
+        for name, value in report.user_properties
+        if name == "scenario"
+    ]
+    if rows:
+        terminalreporter.section("launchd scenarios")
+    for scenario, outcome, seconds in rows:
+        terminalreporter.line(f"{scenario:<28}{seconds:>8.1f} s   {outcome}")
+
+
+@pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A person's home, with a space in it."""
     folder = tmp_path / "a home"
