@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 from typing import Any
 
@@ -18,12 +19,11 @@ from transformers import PreTrainedTokenizerBase
 
 from mlxcel.errors import InputError, ModelError, reason_of
 from mlxcel.model.checkpoint import Checkpoint
+from mlxcel.model.control import ControlTokens
+from mlxcel.model.control import Message as Message
 from mlxcel.model.dialect import dialect_of
 from mlxcel.text.detokenize import Detokenizer
 from mlxcel.text.window import WindowDetokenizer
-
-Message = dict[str, Any]
-"""A chat message as templates take it: role and content at least."""
 
 _RESERVED = {"messages", *inspect.signature(PreTrainedTokenizerBase.apply_chat_template).parameters} - {
     "documents",
@@ -42,6 +42,9 @@ class Tokenizer:
         self._detokenizer = wrapper.detokenizer
         self._longest_token_bytes = _longest_token_bytes(wrapper)
         self.dialect = dialect_of(wrapper)
+        marks = self.dialect.markers
+        markup = (marks.think_start, marks.think_end, marks.call_start, marks.call_end)
+        self._control = ControlTokens(_backend(wrapper), _template_source(wrapper), markup=markup)
 
     @property
     def has_chat_template(self) -> bool:
@@ -53,11 +56,40 @@ class Tokenizer:
             return 0
         return len(text.encode()) // self._longest_token_bytes
 
-    def encode(self, text: str) -> list[int]:
-        """Token ids of a plain prompt: BOS once, where the tokenizer adds it and the text does not start so."""
+    def encode(self, text: str, *, adds_special: bool = True, parses_control: bool = True) -> list[int]:
+        """Token ids of a plain prompt: BOS once, where the tokenizer adds it and the text does not start so.
+
+        `adds_special` False adds nothing; `parses_control` False makes data of what spells a control token.
+        Errors: InputError for such text that cannot be kept apart.
+        """
         bos = self._wrapper.bos_token
-        ids: list[int] = self._wrapper.encode(text, add_special_tokens=bos is None or not text.startswith(bos))
-        return ids
+        ids: list[int]
+        if parses_control or self._control.first_spelled([text]) is None:
+            adds_special = adds_special and (bos is None or not text.startswith(bos))
+            ids = self._wrapper.encode(text, add_special_tokens=adds_special)
+            return ids
+        data = self._control.encode_text(text)
+        if data is None:
+            raise _inseparable("the text", param="content")
+        own = self._wrapper.encode("", add_special_tokens=adds_special)
+        start = [token for token in own if token == self._wrapper.bos_token_id]
+        return [*start, *data, *own[len(start) :]]
+
+    def decode(self, tokens: SequenceOf[int]) -> str:
+        """The text that tokens stand for, control tokens in it.
+
+        Errors: InputError for an id that no token has.
+        """
+        n_tokens = len(self._wrapper)
+        for index, token in enumerate(tokens):
+            if not 0 <= token < n_tokens:
+                raise InputError(
+                    f"tokens[{index}] = {token} is no token of this model, whose ids are 0 to {n_tokens - 1}; nothing "
+                    "was done",
+                    param=f"tokens[{index}]",
+                )
+        text: str = self._wrapper.decode(list(tokens))
+        return text
 
     def encode_chat(
         self,
@@ -65,12 +97,38 @@ class Tokenizer:
         template_kwargs: dict[str, Any],
         tools: SequenceOf[dict[str, Any]] = (),
     ) -> list[int]:
-        """Token ids of a conversation, up to where the assistant's answer begins.
+        """Token ids of a conversation, up to where the assistant's answer begins, as mlx_lm makes them; but what the
+        messages, tools and variables spell of control tokens is data.
 
         `template_kwargs` are variables of the template; `tools` are shown to the model, in OpenAI's form.
         Errors: InputError when the model has no template, or its template refuses the messages, or a variable is
-        not one of the template but an option of rendering or tokenising.
+        not one of the template but an option of rendering or tokenising, or data cannot be kept apart.
         """
+        variables = self._variables(template_kwargs, tools)
+        spelled = self._control.first_spelled([*messages, variables])
+        if spelled is None:
+            ids: list[int] = self._apply_template(messages, variables, tokenize=True)
+            return ids
+        data = self._control.encode_chat(messages, variables, self._render)
+        if data is None:
+            is_message = spelled < len(messages)
+            where = f"messages[{spelled}]" if is_message else "what the template is given beside the messages"
+            raise _inseparable(where, param=where if is_message else "messages")
+        return data
+
+    def render_chat(
+        self,
+        messages: SequenceOf[Message],
+        template_kwargs: dict[str, Any],
+        tools: SequenceOf[dict[str, Any]] = (),
+    ) -> str:
+        """The text of a conversation, up to where the assistant's answer begins.
+
+        Errors: InputError, as `encode_chat`.
+        """
+        return self._render(messages, self._variables(template_kwargs, tools))
+
+    def _variables(self, template_kwargs: dict[str, Any], tools: SequenceOf[dict[str, Any]]) -> dict[str, Any]:
         if not self.has_chat_template:
             raise InputError(
                 "this model has no chat template; nothing was generated. Use /v1/completions with a prompt",
@@ -83,10 +141,16 @@ class Tokenizer:
                 "it out",
                 param=f"chat_template_kwargs.{reserved[0]}",
             )
-        variables = {**template_kwargs, "tools": list(tools)} if tools else template_kwargs
+        return {**template_kwargs, "tools": list(tools)} if tools else template_kwargs
+
+    def _render(self, messages: SequenceOf[Message], variables: Mapping[str, Any]) -> str:
+        text: str = self._apply_template(messages, variables, tokenize=False)
+        return text
+
+    def _apply_template(self, messages: SequenceOf[Message], variables: Mapping[str, Any], *, tokenize: bool) -> Any:
         try:
-            ids: list[int] = self._wrapper.apply_chat_template(
-                [dict(message) for message in messages], add_generation_prompt=True, **variables
+            return self._wrapper.apply_chat_template(
+                [dict(message) for message in messages], add_generation_prompt=True, tokenize=tokenize, **variables
             )
         except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise InputError(
@@ -94,7 +158,6 @@ class Tokenizer:
                 param="messages",
                 code="template_refused",
             ) from error
-        return ids
 
     def ends_with(self, prompt: SequenceOf[int], marker: str | None) -> bool:
         """Whether a marker is the last of a prompt, space aside."""
@@ -106,7 +169,7 @@ class Tokenizer:
 
         Errors: ValueError where the tokenizer is no Hugging Face tokenizer.
         """
-        backend = getattr(self._wrapper, "backend_tokenizer", None)
+        backend = _backend(self._wrapper)
         if backend is None:
             raise ValueError("its tokenizer is no Hugging Face tokenizer")
         backend = copy.copy(backend)
@@ -144,7 +207,7 @@ def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
 
 def _longest_token_bytes(wrapper: Any) -> int | None:
     """The most bytes of text that one token stands for; None where text may shrink before it is split."""
-    backend = getattr(wrapper._tokenizer, "backend_tokenizer", None)
+    backend = _backend(wrapper)
     if backend is None or backend.normalizer is not None:
         return None
     added = backend.get_added_tokens_decoder().values()
@@ -152,6 +215,27 @@ def _longest_token_bytes(wrapper: Any) -> int | None:
         return None
     # A byte-level vocabulary writes each byte as one character, any other one writes at least one byte as one.
     return max(len(token.encode()) for token in backend.get_vocab(with_added_tokens=True))
+
+
+def _backend(wrapper: Any) -> Any:
+    """The Hugging Face tokenizer inside, None where there is none."""
+    return getattr(wrapper._tokenizer, "backend_tokenizer", None)
+
+
+def _template_source(wrapper: Any) -> str | None:
+    template = wrapper.chat_template
+    if isinstance(template, dict):
+        return "\n".join(template.values())
+    return template if isinstance(template, str) else None
+
+
+def _inseparable(where: str, *, param: str) -> InputError:
+    return InputError(
+        f"{where} spells a control token of this model in a way that cannot be told from the control token itself; "
+        "nothing was generated. Leave that text out",
+        param=param,
+        code="control_token",
+    )
 
 
 def _declared_eos_ids(wrapper: Any) -> frozenset[int]:
