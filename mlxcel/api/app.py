@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.applications import Starlette
 
-from mlxcel.api.endpoints import chat, completions, messages, models, responses, status
+from mlxcel.api.endpoints import chat, completions, embeddings, messages, models, responses, status, tokens
 from mlxcel.api.intake import Intake
 from mlxcel.api.service import Service
 from mlxcel.api.statuses import EXCEPTION_HANDLERS
@@ -20,6 +20,8 @@ def make_app(service: Service, settings: ServeSettings) -> Starlette:
             *chat.routes(service, intake),
             *messages.routes(service, intake),
             *responses.routes(service, intake),
+            *tokens.routes(service, intake),
+            *embeddings.routes(intake),
             *models.routes(service),
             *status.routes(service),
         ],

@@ -24,7 +24,7 @@ from mlxcel.grammar.compiler import Grammars
 from mlxcel.grammar.schema import NO_ARGUMENTS, CallWords, calls_grammar, json_grammar, schema_text
 from mlxcel.grammar.thinking import AfterThinking
 from mlxcel.model.dialect import Dialect
-from mlxcel.model.tokenizer import Tokenizer
+from mlxcel.model.tokenizer import Message, Tokenizer
 from mlxcel.text.calls import CallForm, ForcedCalls
 from mlxcel.text.reader import MessageReader, Reader
 
@@ -74,9 +74,24 @@ def prepare(conversation: Conversation, tokenizer: Tokenizer, grammars: Grammars
 def encode(conversation: Conversation, tokenizer: Tokenizer) -> list[int]:
     """The conversation's token ids, with the tools that are offered.
 
+    Errors: InputError where the model cannot be told of the tools, or its template refuses the messages, or text of
+    theirs cannot be kept apart from control tokens.
+    """
+    return tokenizer.encode_chat(*_shown(conversation, tokenizer.dialect))
+
+
+def render(conversation: Conversation, tokenizer: Tokenizer) -> str:
+    """The text that the conversation's token ids stand for.
+
     Errors: InputError where the model cannot be told of the tools, or its template refuses the messages.
     """
-    dialect = tokenizer.dialect
+    return tokenizer.render_chat(*_shown(conversation, tokenizer.dialect))
+
+
+def _shown(
+    conversation: Conversation, dialect: Dialect
+) -> tuple[Sequence[Message], dict[str, Any], Sequence[dict[str, Any]]]:
+    """What the template gets: messages, variables, and the tools that it can show."""
     tools = [tool.template_form for tool in conversation.offered_tools]
     if tools and not conversation.forces_calls and not (dialect.knows_tools and dialect.parse_call):
         reason = "mlx_lm cannot read this model's calls" if dialect.knows_tools else "its chat template knows no tools"
@@ -88,8 +103,8 @@ def encode(conversation: Conversation, tokenizer: Tokenizer) -> list[int]:
         )
     messages, template_kwargs = conversation.messages, dict(conversation.template_kwargs)
     if not dialect.knows_tools:
-        return tokenizer.encode_chat(without_tools(messages, tools), template_kwargs)
-    return tokenizer.encode_chat(messages, template_kwargs, tools)
+        return without_tools(messages, tools), template_kwargs, []
+    return messages, template_kwargs, tools
 
 
 def _constraint(conversation: Conversation, dialect: Dialect, grammars: Grammars) -> Constraint | None:

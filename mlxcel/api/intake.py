@@ -7,17 +7,16 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from mlxcel.api.service import Service
-from mlxcel.api.wire.body import decode_body, field_names, parse_fields
+from mlxcel.api.wire.body import Fields, decode_body, field_names, parse_fields
 from mlxcel.api.wire.fields import IGNORED, NOT_SERVED, refuse_not_served
-from mlxcel.api.wire.requests import GenerationFields
 from mlxcel.config.settings import ServeSettings
 from mlxcel.errors import BodyTooLarge, InputError
 
-F = TypeVar("F", bound=GenerationFields)
+F = TypeVar("F", bound=Fields)
 
 
 class Intake:
-    """Reads bodies for every endpoint that generates."""
+    """Reads bodies for every endpoint that takes one."""
 
     def __init__(self, service: Service, settings: ServeSettings) -> None:
         self._service = service

@@ -57,6 +57,19 @@ class ServedModel:
     sampling: SamplingDefaults
 
 
+@dataclass(frozen=True)
+class RowsServed:
+    """How many sequences are decoded together. `is_exact`: the model's batched path gives what rows give alone."""
+
+    most: int
+    is_exact: bool
+
+    def __str__(self) -> str:
+        if not self.is_exact:
+            return "served one row at a time: its batched path does not give the same text"
+        return "served one row at a time" if self.most == 1 else f"served up to {self.most} rows at a time"
+
+
 class Service:
     """The engine with everything around it that a request needs."""
 
@@ -70,7 +83,8 @@ class Service:
         self.is_draining = False
         self.tokenizer: Tokenizer | None = None
         self.grammars: Grammars = NoGrammars("the model is still loading")
-        """Both are set by the engine's build before the engine is ready."""
+        self.rows: RowsServed | None = None
+        """These are set by the engine's build before the engine is ready."""
         self._tokenizing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mlxcel-tokenizer")
 
     @property
@@ -98,6 +112,11 @@ class Service:
                 param="model",
             )
 
+    def check_room(self) -> None:
+        """Errors: ServerBusy when every place is taken."""
+        if self._n_places is not None and len(self.tickets) + self._n_tokenizing >= self._n_places:
+            raise all_places_taken(self._n_places)
+
     async def tokenize(self, call: Callable[[Tokenizer], T], *, text: str = "") -> T:
         """Run a call of the tokenizer or the grammars on the tokenizer's thread; `text` is what it tokenises.
 
@@ -112,8 +131,7 @@ class Service:
                 "in all; nothing was generated. Shorten the prompt",
                 param="prompt",
             )
-        if self._n_places is not None and len(self.tickets) + self._n_tokenizing >= self._n_places:
-            raise all_places_taken(self._n_places)
+        self.check_room()
         self._n_tokenizing += 1
         try:
             loop = asyncio.get_running_loop()

@@ -244,14 +244,7 @@ def bench(
 @app.command()
 def version(as_json: JsonOption = False) -> None:
     """Print the versions of mlxcel, mlx and mlx-lm."""
-    from importlib import metadata
+    from mlxcel.versions import installed_versions
 
-    from mlxcel import __version__
-
-    versions = {"mlxcel": __version__}
-    for name in ("mlx", "mlx-lm"):
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            raise InputError(f"{name} is not installed beside mlxcel; install mlxcel again") from None
+    versions = installed_versions()
     show(json.dumps(versions) if as_json else "\n".join(f"{name} {v}" for name, v in versions.items()))

@@ -37,7 +37,8 @@ class Loaded:
 
     tokenizer: Tokenizer
     model: LoadedModel
-    is_batching: bool
+    n_rows: int
+    is_batching_exact: bool
 
 
 def served_model(settings: ServeSettings, checkpoint: Checkpoint) -> ServedModel:
@@ -65,9 +66,10 @@ def make_engine(
         tokenizer = load_tokenizer(checkpoint)
         model = load_model(checkpoint)
         is_exact = batching_is_exact(model)
-        on_loaded(Loaded(tokenizer, model, is_batching=is_exact and settings.batch_rows > 1))
+        n_rows = settings.batch_rows if is_exact else 1
+        on_loaded(Loaded(tokenizer, model, n_rows=n_rows, is_batching_exact=is_exact))
         limits = SchedulerLimits(
-            max_batch_size=settings.batch_rows if is_exact else 1,
+            max_batch_size=n_rows,
             max_queue_depth=settings.queue_depth,
             prefill_chunk_tokens=settings.prefill_chunk_size,
             kv_budget_bytes=_kv_budget_bytes(settings, model),

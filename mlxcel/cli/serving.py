@@ -14,7 +14,7 @@ from typing import Any
 
 from mlxcel.api.app import make_app
 from mlxcel.api.server import Server, bind
-from mlxcel.api.service import Service
+from mlxcel.api.service import RowsServed, Service
 from mlxcel.cli.compose import Loaded, checkpoint_of, make_engine, served_model
 from mlxcel.cli.exits import say
 from mlxcel.cli.reloading import Reload
@@ -92,8 +92,9 @@ async def _serve_checkpoint(
         )
         if isinstance(service.grammars, NoGrammars):
             say(f"response_format and forced tool calls are refused: {service.grammars.reason}")
-        if not loaded.is_batching and not settings.no_batch:
-            say("this model is served one request at a time: its batched path does not give the same text")
+        service.rows = RowsServed(loaded.n_rows, is_exact=loaded.is_batching_exact)
+        if not loaded.is_batching_exact:
+            say(f"this model is {service.rows}")
 
     def on_change() -> None:
         loop.call_soon_threadsafe(server.engine_changed)

@@ -46,7 +46,8 @@ class Engine:
 
     `build` runs on the thread; `on_change` is called from it when the engine is ready and when it has ended.
     `error` is set once the thread ended for a reason other than `stop()`. `step_started_s` is when the model
-    call under way began (monotonic clock), None between calls: a watchdog reads it.
+    call under way began (monotonic clock), None between calls: a watchdog reads it. `sequences` are those that had a
+    slot after the last turn; like `stats` they are read without a lock, so a reading may be one step old.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Engine:
         self.ended = threading.Event()
         self.error: MlxcelError | None = None
         self.stats = EngineStats()
+        self.sequences: tuple[Sequence, ...] = ()
         self.step_started_s: float | None = None
 
     # Called from any thread
@@ -211,6 +213,7 @@ class Engine:
 
     def _publish(self, parts: EngineParts) -> None:
         scheduler, stats = parts.scheduler, self.stats
+        self.sequences = scheduler.sequences
         stats.n_queued = len(scheduler.queue)
         stats.n_prefilling = len(scheduler.prefilling)
         stats.n_decoding = len(scheduler.decoding)

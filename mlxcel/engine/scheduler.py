@@ -78,6 +78,11 @@ class BatchScheduler:
         return not self._sequences
 
     @property
+    def sequences(self) -> tuple[Sequence, ...]:
+        """Every sequence that has a slot, in the order in which they came."""
+        return tuple(self._sequences.values())
+
+    @property
     def n_running(self) -> int:
         return len(self.prefilling) + len(self.decoding)
 

@@ -94,7 +94,7 @@ def test_after_an_abort_in_native_code_the_port_is_closed_and_the_next_start_ser
         assert client.post("/v1/completions", json=PROMPT).status_code == 200
 
 
-def test_health_and_metrics_answer_while_a_step_hangs(tiny_model: Path) -> None:
+def test_health_metrics_slots_and_version_answer_while_a_step_hangs(tiny_model: Path) -> None:
     arguments = ("--step-timeout", "60")
     with (
         faulty(tiny_model, "hang=3", *arguments) as server,
@@ -105,5 +105,7 @@ def test_health_and_metrics_answer_while_a_step_hangs(tiny_model: Path) -> None:
         wait_for_metric(client, "mlxcel_decode_steps_total", 2)
         assert client.get("/health").status_code == 200
         assert metric(client, "mlxcel_decoding") == 1
+        assert [slot["state"] for slot in client.get("/slots").json()["slots"]] == ["decoding"]
+        assert client.get("/version").status_code == 200
         server.kill()
         assert hanging.exception() is not None

@@ -1,6 +1,8 @@
-"""GET /health and /metrics: what the process says of itself, never through the engine thread."""
+"""GET /health, /metrics, /slots and /version: what the process says of itself, never through the engine thread."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from prometheus_client import exposition
 from starlette.requests import Request
@@ -10,6 +12,9 @@ from starlette.routing import Route
 from mlxcel import __version__
 from mlxcel.api.service import Phase, Service
 from mlxcel.api.statuses import json_response
+from mlxcel.core import Sequence, State
+from mlxcel.errors import InputError
+from mlxcel.versions import installed_versions
 
 
 def routes(service: Service) -> list[Route]:
@@ -22,4 +27,50 @@ def routes(service: Service) -> list[Route]:
         encode, media_type = exposition.choose_encoder(request.headers.get("accept", ""))
         return Response(encode(service.metrics.registry), headers={"content-type": media_type})
 
-    return [Route("/health", health), Route("/metrics", metrics)]
+    async def slots(request: Request) -> Response:
+        if _is_set(request, "fail_on_no_slot"):
+            service.check_serving()
+            service.check_room()
+        engine, rows = service.engine, service.rows
+        body = {
+            "served": None if rows is None else str(rows),
+            "n_rows": None if rows is None else rows.most,
+            "is_batching_exact": None if rows is None else rows.is_exact,
+            "n_slots": engine.stats.n_slots,
+            "n_slots_used": engine.stats.n_slots_used,
+            "slots": [_slot(sequence) for sequence in engine.sequences if sequence.state is not State.FINISHED],
+        }
+        return json_response(body)
+
+    async def version(_: Request) -> Response:
+        return json_response({"version": __version__, "packages": packages})
+
+    packages = installed_versions()
+    return [
+        Route("/health", health),
+        Route("/metrics", metrics),
+        Route("/slots", slots),
+        Route("/version", version),
+    ]
+
+
+def _slot(sequence: Sequence) -> dict[str, Any]:
+    """One place that is taken."""
+    return {
+        "id": sequence.id,
+        "state": sequence.state.value,
+        "is_processing": sequence.state is not State.QUEUED,
+        "priority": sequence.request.priority.value,
+        "n_prompt": len(sequence.request.prompt),
+        "n_prefilled": sequence.n_prefilled,
+        "n_decoded": sequence.n_generated,
+        "max_tokens": sequence.request.max_tokens,
+    }
+
+
+def _is_set(request: Request, name: str) -> bool:
+    """Errors: InputError for a parameter that is neither on nor off."""
+    value = request.query_params.get(name, "0")
+    if value not in ("0", "1", "false", "true"):
+        raise InputError(f"{name} = {value[:60]!r} is neither 0 nor 1; nothing was done", param=name)
+    return value in ("1", "true")

@@ -18,6 +18,16 @@ from mlxcel.errors import InputError
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+
+class Fields(msgspec.Struct, kw_only=True):
+    """What every body has: the model that it is meant for."""
+
+    model: str | None = None
+
+    def check(self) -> None:
+        """Errors: InputError naming the first field whose value cannot be honoured."""
+
+
 WHOLE_BODY = "body"
 """`param` of an error that concerns the body and no field of it."""
 

@@ -6,6 +6,7 @@ import math
 
 import msgspec
 
+from mlxcel.api.wire.body import Fields
 from mlxcel.errors import InputError
 
 LARGEST_TEMPERATURE = 100.0
@@ -16,10 +17,9 @@ class StreamOptions(msgspec.Struct, kw_only=True):
     include_usage: bool | None = None
 
 
-class GenerationFields(msgspec.Struct, kw_only=True):
+class GenerationFields(Fields, kw_only=True):
     """Fields that both generating endpoints share."""
 
-    model: str | None = None
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None

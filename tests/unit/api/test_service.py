@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mlxcel.api.service import Phase, SamplingDefaults, ServedModel, Service
+from mlxcel.api.service import Phase, RowsServed, SamplingDefaults, ServedModel, Service
 from mlxcel.api.wire.requests import CompletionFields
 from mlxcel.core import Event, Request
 from mlxcel.engine.loop import Engine, EngineParts
@@ -70,6 +70,14 @@ def run(
             await test(service, engine)
 
     asyncio.run(asyncio.wait_for(main(), timeout=30))
+
+
+def test_how_rows_are_served_is_said_in_words() -> None:
+    assert str(RowsServed(32, is_exact=True)) == "served up to 32 rows at a time"
+    assert str(RowsServed(1, is_exact=True)) == "served one row at a time"
+    assert str(RowsServed(1, is_exact=False)) == (
+        "served one row at a time: its batched path does not give the same text"
+    )
 
 
 def fields_of(**fields: Any) -> CompletionFields:

@@ -81,7 +81,7 @@ def test_the_pool_of_the_engine_that_serves_follows_the_settings(
     engine = make_engine(ServeSettings(**settings), checkpoint, post=events.put, on_loaded=loaded.append)
     engine.start()
     assert engine.ready.wait(60) and engine.error is None
-    assert engine.stats.n_slots == capacity and loaded[0].is_batching == (rows > 1)
+    assert engine.stats.n_slots == capacity and (loaded[0].n_rows, loaded[0].is_batching_exact) == (rows, True)
     engine.submit(request("a", [5, 6, 7], 2))
     ends: list[Event] = []
     while not ends:
