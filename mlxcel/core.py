@@ -135,7 +135,9 @@ class Sequence:
     cached. The last token is never prefilled: it is the first input of the decode step. `n_launched` counts
     decode steps sent to the device, of which the newest may not be read yet. `end_ids` are the tokens that end it.
     `group` holds the sequences that were submitted with it to answer the same prompt, itself among them, until they
-    end; a lone sequence has none. `prompt_logprobs` gathers what is reported with its first token.
+    end; a lone sequence has none. `prompt_logprobs` gathers what is reported with its first token. `n_computed` counts
+    tokens that were prefilled for it, none of which it took over; `started_s` is when it first left the queue, in the
+    monotonic seconds of the scheduler's turns.
     """
 
     request: Request
@@ -144,6 +146,8 @@ class Sequence:
     n_prefilled: int = 0
     n_launched: int = 0
     n_generated: int = 0
+    n_computed: int = 0
+    started_s: float | None = None
     end_ids: frozenset[int] = frozenset()
     group: list[Sequence] = field(default_factory=list, repr=False)
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list, repr=False)
@@ -191,6 +195,13 @@ class Sampled(NamedTuple):
     is_last: bool = False
 
 
+class Start(NamedTuple):
+    """How a sequence came to its first token: when it left the queue (monotonic), and the prompt tokens computed."""
+
+    left_queue_s: float
+    n_computed: int
+
+
 class Event(NamedTuple):
     """What one step did to one sequence: a token, or its end, or both. The end comes exactly once.
 
@@ -206,3 +217,5 @@ class Event(NamedTuple):
     """With every token, if the request asked for them."""
     prompt_logprobs: tuple[TokenLogprobs, ...] | None = None
     """With the first token, if the request asked for them: one for each prompt token but the first."""
+    start: Start | None = None
+    """With the first token."""

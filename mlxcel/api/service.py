@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeVar
 
+from mlxcel import __version__
 from mlxcel.api.generation import Generation
 from mlxcel.api.wire.requests import GenerationFields
 from mlxcel.core import Constraint, Request, SamplingParams
@@ -78,8 +79,10 @@ class Service:
         self._n_places = n_places
         self._n_tokenizing = 0
         self.engine = engine
-        self.tickets = Tickets(engine.submit, engine.cancel)
-        self.metrics = ServerMetrics(lambda: engine.stats, lambda: self._n_tokenizing)
+        self.metrics = ServerMetrics(
+            lambda: engine.stats, lambda: self._n_tokenizing, version=__version__, model_id=model.id
+        )
+        self.tickets = Tickets(engine.submit, engine.cancel, self.metrics)
         self.is_draining = False
         self.tokenizer: Tokenizer | None = None
         self.grammars: Grammars = NoGrammars("the model is still loading")

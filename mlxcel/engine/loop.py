@@ -117,7 +117,8 @@ class Engine:
     def _turn(self, parts: EngineParts) -> None:
         scheduler, runner = parts.scheduler, parts.runner
         self._drain(parts)
-        plan = scheduler.plan()
+        plan = scheduler.plan(time.monotonic())
+        n_running = scheduler.n_running
         runner.forget(plan.freed)
         self._emit(plan.ended)
         for fork in plan.forks:
@@ -143,6 +144,9 @@ class Engine:
             n_tokens = sum(chunk.end - chunk.start for chunk in plan.chunks)
             scheduler.chunk_size.observe(n_tokens, time.monotonic() - started_s)
             self.stats.n_prefilled_tokens += n_tokens
+        n_steps = bool(plan.decode) + len(plan.chunks)
+        self.stats.n_steps += n_steps
+        self.stats.n_step_slots += n_steps * n_running
         self.stats.n_decode_steps += bool(plan.decode)
         self._publish(parts)
 
@@ -217,6 +221,7 @@ class Engine:
         stats.n_queued = len(scheduler.queue)
         stats.n_prefilling = len(scheduler.prefilling)
         stats.n_decoding = len(scheduler.decoding)
+        stats.n_requeued = scheduler.n_requeued
         stats.n_slots_used = len(scheduler.pool)
         stats.n_slots = scheduler.pool.capacity
         stats.kv_booked_bytes = scheduler.pool.booked_bytes

@@ -1,6 +1,6 @@
 """BatchScheduler: decides what the next turn computes, and keeps the books of what it did.
 
-Pure: sequences and counts in, a Plan out; it never sees a tensor, a clock or a thread. One turn is
+Pure: sequences, counts and the time in, a Plan out; it never sees a tensor, a clock or a thread. One turn is
 `plan()`, the runner's work, `commit_decode()` and `commit_prefill()`. A decode step is launched before the
 step before it is read, so a row that ends has one more step under way, whose token is dropped.
 
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
-from mlxcel.core import Event, FinishReason, Request, Sampled, Sequence, State, TokenLogprobs
+from mlxcel.core import Event, FinishReason, Request, Sampled, Sequence, Start, State, TokenLogprobs
 from mlxcel.engine.chunk import Chunk, ChunkSize, Fork
 from mlxcel.engine.queue import PrefillQueue
 from mlxcel.errors import BugError, ContextLengthExceeded, InputError, MlxcelError
@@ -67,6 +67,8 @@ class BatchScheduler:
         self.chunk_size = ChunkSize(limits.prefill_chunk_tokens)
         self.prefilling: list[Sequence] = []
         self.decoding: list[Sequence] = []
+        self.n_requeued = 0
+        self._now_s = 0.0
         self._kv_size = kv_size
         self._eos_ids = eos_ids
         self._sequences: dict[str, Sequence] = {}
@@ -147,8 +149,9 @@ class BatchScheduler:
 
     # A turn
 
-    def plan(self) -> Plan:
+    def plan(self, now_s: float = 0.0) -> Plan:
         """What this turn computes. An empty `decode` still reads the step that is under way."""
+        self._now_s = now_s
         decode = tuple(self._rows_to_decode())
         forks, chunks = self._plan_prefill()
         freed, self._freed = tuple(self._freed), []
@@ -164,8 +167,11 @@ class BatchScheduler:
             if isinstance(result, MlxcelError):
                 events.append(self._finish(sequence, FinishReason.ERROR, error=result))
             else:
-                measures_prompt = sequence.measures_prompt
+                is_first, measures_prompt = sequence.n_generated == 0, sequence.measures_prompt
                 first, *end = self._commit_token(sequence, result)
+                if is_first and sequence.started_s is not None:
+                    # The prompt's last token was this step's input.
+                    first = first._replace(start=Start(sequence.started_s, sequence.n_computed + 1))
                 if measures_prompt:
                     first = first._replace(prompt_logprobs=tuple(sequence.prompt_logprobs))
                     sequence.prompt_logprobs.clear()
@@ -186,6 +192,7 @@ class BatchScheduler:
         """Book chunks whose keys and values are now cached."""
         for chunk in chunks:
             if chunk.sequence.state is State.PREFILLING:
+                chunk.sequence.n_computed += chunk.end - chunk.start
                 self._commit_cached(chunk.sequence, chunk.end)
 
     # Inside a turn
@@ -221,6 +228,7 @@ class BatchScheduler:
         A token that is under way is dropped; the same one comes again, since a row's choice depends on its
         tokens, its seed and its length alone.
         """
+        self.n_requeued += 1
         self.decoding.remove(sequence)
         self.pool.unbook(sequence.id)
         sequence.requeue()
@@ -260,6 +268,8 @@ class BatchScheduler:
                 return
             self.queue.take()
             sequence.state = State.PREFILLING
+            if sequence.started_s is None:
+                sequence.started_s = self._now_s
             self.prefilling.append(sequence)
             yield sequence
 

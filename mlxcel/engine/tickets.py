@@ -7,11 +7,14 @@ came since it last looked. Every ticket sees exactly one end.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from mlxcel.core import Event, FinishReason, Request
+from mlxcel.engine.pace import Journey, Pace
 from mlxcel.errors import BugError, MlxcelError
+from mlxcel.metrics.traffic import Traffic
 
 
 class Ticket:
@@ -19,6 +22,7 @@ class Ticket:
 
     def __init__(self, request: Request, cancel: Callable[[str], None]) -> None:
         self.request = request
+        self.journey = Journey(len(request.prompt), time.monotonic())
         self._cancel = cancel
         self._events: list[Event] = []
         self._waiter: asyncio.Future[None] | None = None
@@ -79,11 +83,12 @@ class Submit(Protocol):
 
 
 class Tickets:
-    """Every ticket that has not ended."""
+    """Every ticket that has not ended. How their tokens come is measured into `traffic`."""
 
-    def __init__(self, submit: Submit, cancel: Callable[[str], None]) -> None:
+    def __init__(self, submit: Submit, cancel: Callable[[str], None], traffic: Traffic | None = None) -> None:
         self._submit = submit
         self._cancel = cancel
+        self._pace = Pace(traffic or Traffic())
         self._open: dict[str, Ticket] = {}
         self._emptied = asyncio.Event()
         self._emptied.set()
@@ -106,13 +111,16 @@ class Tickets:
 
     def deliver(self, events: list[Event]) -> None:
         """Hand one step's events to their tickets."""
+        step: list[tuple[Journey, Event]] = []
         for event in events:
             ticket = self._open.get(event.request_id)
             if ticket is None:
                 continue
             ticket.push(event)
+            step.append((ticket.journey, event))
             if event.finish is not None:
                 self._close(event.request_id)
+        self._pace.measure(step, time.monotonic())
 
     def fail_all(self, error: MlxcelError) -> None:
         """End every open ticket, when the engine no longer will."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from prometheus_client import exposition
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -14,6 +13,7 @@ from mlxcel.api.service import Phase, Service
 from mlxcel.api.statuses import json_response
 from mlxcel.core import Sequence, State
 from mlxcel.errors import InputError
+from mlxcel.metrics.page import page_of
 from mlxcel.versions import installed_versions
 
 
@@ -24,8 +24,8 @@ def routes(service: Service) -> list[Route]:
         return json_response(body, status=200 if phase is Phase.READY else 503)
 
     async def metrics(request: Request) -> Response:
-        encode, media_type = exposition.choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(service.metrics.registry), headers={"content-type": media_type})
+        page, media_type = page_of(service.metrics.registry, request.headers.get("accept", ""))
+        return Response(page, headers={"content-type": media_type})
 
     async def slots(request: Request) -> Response:
         if _is_set(request, "fail_on_no_slot"):

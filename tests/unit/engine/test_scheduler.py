@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlxcel.core import FinishReason, Sampled, State
+from mlxcel.core import Event, FinishReason, Sampled, Start, State
 from mlxcel.engine.scheduler import OPEN_ENDED_BOOKING_TOKENS, BatchScheduler, SchedulerLimits
 from mlxcel.errors import ContextLengthExceeded, GenerationError, ServerBusy
 from mlxcel.kv.size import BLOCK_TOKENS, KVSize
@@ -327,3 +327,51 @@ def test_fail_all_ends_every_sequence_once() -> None:
     turns.record(scheduler.fail_all(GenerationError("over")))
     assert len(turns.ends) == 3 and scheduler.fail_all(GenerationError("over")) == []
     assert scheduler.is_idle and len(scheduler.pool) == 0
+
+
+class Starts(Turns):
+    """Turns that remember how each sequence came to its first token."""
+
+    def __init__(self, scheduler: BatchScheduler) -> None:
+        super().__init__(scheduler, PretendRunner())
+        self.starts: dict[str, list[Start]] = {}
+
+    def record(self, events: list[Event] | tuple[Event, ...]) -> None:
+        super().record(events)
+        for event in events:
+            if event.start is not None:
+                self.starts.setdefault(event.request_id, []).append(event.start)
+
+
+def test_the_first_token_alone_tells_how_many_tokens_of_the_prompt_were_computed() -> None:
+    scheduler = scheduler_of(prefill_chunk_tokens=4)
+    turns = Starts(scheduler)
+    scheduler.submit(request("alone", list(range(11)), 5))
+    scheduler.submit(request("first", list(range(20, 29)), 5), request("fork", list(range(20, 29)), 5))
+    scheduler.submit(request("one token", [99], 5))
+    turns.until_idle()
+    computed = {name: [start.n_computed for start in starts] for name, starts in turns.starts.items()}
+    assert computed == {"alone": [11], "first": [9], "fork": [1], "one token": [1]}
+
+
+def test_a_sequence_that_gives_way_is_counted_and_started_when_it_first_left_the_queue() -> None:
+    scheduler = scheduler_of(budget_blocks=3, open_ended_booking_tokens=1)
+    turns = Starts(scheduler)
+    asked = [request(name, [1, 2], 2 * BLOCK, is_open_ended=True) for name in ("a", "b")]
+    for one in asked:
+        scheduler.submit(one)
+    turns.until_idle()
+    assert scheduler.n_requeued > 0
+    assert {name: len(starts) for name, starts in turns.starts.items()} == {"a": 1, "b": 1}
+    assert turns.tokens == {one.id: pretend_alone(one) for one in asked}
+
+
+def test_a_sequence_starts_in_the_turn_that_takes_it_out_of_the_queue() -> None:
+    scheduler = scheduler_of(max_batch_size=1)
+    for name in ("a", "b"):
+        scheduler.submit(request(name, [1, 2], 1))
+    scheduler.plan(5.0)
+    scheduler.cancel("a")
+    scheduler.plan(8.0)
+    (running,) = [*scheduler.prefilling, *scheduler.decoding]
+    assert (running.id, running.started_s) == ("b", 8.0)
