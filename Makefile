@@ -11,11 +11,14 @@ ARGS ?=
 TESTS ?= tests
 bin := .venv/bin
 
-.PHONY: serve test check setup setup-model lock bench bench-recut demo-recut clean
+.PHONY: serve test check setup setup-tcl setup-model lock bench bench-recut demo-recut clean
 .DEFAULT_GOAL := test
 
 setup:
 	@setup/environment
+
+setup-tcl:
+	@setup/tcl
 
 setup-model: setup
 	@setup/model
@@ -33,7 +36,7 @@ check: setup
 	$(bin)/mypy
 	PYTHONPATH=tools $(bin)/lint-imports
 
-test: check setup-model
+test: check setup-model setup-tcl
 	$(bin)/python -m pytest -n 2 --dist loadfile $(TESTS)
 
 bench: setup

@@ -17,6 +17,8 @@ import httpx
 import pytest
 
 from mlxcel.service.layout import Layout
+from portfile.evaluation import evaluate
+from portfile.project import PORTFILE
 from tests.packaging.conftest import Command
 from tests.support.launchd import Launchd
 from tests.support.service_prefix import ROOT, free_port, lay_out, set_program
@@ -197,9 +199,11 @@ def test_an_upgrade_under_load_ends_every_accepted_request_and_a_rollback_waits_
 
     def swap(version: str) -> None:
         """What `port upgrade` and `port activate` do between two versions' files."""
-        daemon.launchd.launchctl("bootout", daemon.layout.target)
-        while daemon.launchd.launchctl("print", daemon.layout.target).returncode == 0:
-            pass
+        evaluate(
+            ROOT / PORTFILE, run=["pre-deactivate"], prefix=daemon.layout.bin.parent,
+            environ={**os.environ, "PATH": daemon.launchd.path},
+        )  # fmt: skip
+        assert daemon.launchd.launchctl("print", daemon.layout.target).returncode == 113
         set_program(daemon.layout, "--alias", version)
 
     set_program(daemon.layout, "--alias", "v1")
@@ -232,7 +236,8 @@ def test_an_upgrade_under_load_ends_every_accepted_request_and_a_rollback_waits_
     counts = ", ".join(f"{sum(what == kind for _, what in outcomes)} {kind}" for kind in sorted(kinds))
     row("upgrade: longest gap", counts, gap_s)
     swap("v1")
-    assert daemon.launchd.launchctl("print", daemon.layout.target).returncode == 113
+    daemon.launchd.boot()
+    assert daemon.launchd.launchctl("print", daemon.layout.target).returncode == 113, "it started without port load"
     row("rollback, port load", "serving the old version", daemon.load())
     assert served() == "v1"
 

@@ -1,0 +1,32 @@
+"""The crates of a Cargo.lock as MacPorts' rust port group wants them."""
+
+from __future__ import annotations
+
+import sys
+
+from command.errors import refused
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_REGISTRY = "registry+https://github.com/rust-lang/crates.io-index"
+
+
+def crates_of(lock: str) -> list[tuple[str, str, str]]:
+    """Name, version and sha256 of each crate from crates.io; the workspace's own have no source.
+
+    Errors: refused for a crate from elsewhere, which the port group could not fetch.
+    """
+    packages = tomllib.loads(lock).get("package", [])
+    elsewhere = [package["name"] for package in packages if package.get("source", _REGISTRY) != _REGISTRY]
+    if elsewhere:
+        raise refused(f"crates from elsewhere than crates.io: {', '.join(elsewhere)}")
+    return [(p["name"], p["version"], p["checksum"]) for p in packages if "checksum" in p]
+
+
+def render_crates(crates: list[tuple[str, str, str]]) -> str:
+    """The option `cargo.crates`, a crate a line."""
+    lines = [f"    {name} {version} {sha256}" for name, version, sha256 in crates]
+    return "cargo.crates \\\n" + " \\\n".join(lines) + "\n"
