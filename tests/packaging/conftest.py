@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+Row = Callable[[str, str, float], None]
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def row(record_property: Callable[[str, object], None]) -> Callable[[str, str, float], None]:
+def row(record_property: Callable[[str, object], None]) -> Row:
     """Put a scenario, its outcome and its seconds into the table at the end of the run."""
 
     def put(scenario: str, outcome: str, seconds: float) -> None:
@@ -25,16 +26,16 @@ def row(record_property: Callable[[str, object], None]) -> Callable[[str, str, f
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    rows = [
-        value
-        for report in terminalreporter.getreports("passed")
-        for name, value in report.user_properties
-        if name == "scenario"
-    ]
+    told = [pair for report in terminalreporter.getreports("passed") for pair in report.user_properties]
+    rows = [value for name, value in told if name == "scenario"]
     if rows:
         terminalreporter.section("launchd scenarios")
     for scenario, outcome, seconds in rows:
         terminalreporter.line(f"{scenario:<28}{seconds:>8.1f} s   {outcome}")
+    for tree in (value for name, value in told if name == "tree"):
+        terminalreporter.section("destroot")
+        for line in tree:
+            terminalreporter.line(line)
 
 
 @pytest.fixture

@@ -154,7 +154,7 @@ proc reinplace {args} {
     }
 }
 proc xinstall {args} {
-    array set wish {-m {} -o root -g wheel}
+    array set wish {-m 0755 -o root -g wheel}
     set is_folder 0
     while {[string match -* [lindex $args 0]]} {
         if {[lindex $args 0] eq "-d"} {
@@ -168,13 +168,13 @@ proc xinstall {args} {
     if {$is_folder} {
         foreach path $args {
             file mkdir $path
-            xinstalled $path [expr {$wish(-m) eq "" ? "0755" : $wish(-m)}] $wish(-o) $wish(-g)
+            xinstalled $path $wish(-m) $wish(-o) $wish(-g)
         }
         return
     }
     lassign $args from to
     file copy -force $from $to
-    xinstalled $to [expr {$wish(-m) eq "" ? "0755" : $wish(-m)}] $wish(-o) $wish(-g)
+    xinstalled $to $wish(-m) $wish(-o) $wish(-g)
 }
 proc xinstalled {path mode owner group} {
     file attributes $path -permissions 0o$mode
