@@ -10,7 +10,8 @@ import typer
 
 from mlxcel.cli.columns import aligned, show
 from mlxcel.cli.options import ConfigOption, JsonOption
-from mlxcel.config.sources import Resolved, config_path, resolve
+from mlxcel.config.sources import Resolved, all_of, config_path, read_sources, resolve
+from mlxcel.errors import InputError, ModelError
 
 config_app = typer.Typer(help="Show and check the settings.", rich_markup_mode=None)
 
@@ -30,22 +31,29 @@ def path() -> None:
 
 @config_app.command("check")
 def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Check every setting, and the model if one is set, as 'serve' would, without loading it. Exits 78 on a fault."""
-    from mlxcel.model.checkpoint import read_checkpoint
-    from mlxcel.store.catalogue import find_model
-    from mlxcel.store.integrity import check_whole
+    """Check every setting, and the model if one is set, as 'serve' would, without loading it.
 
-    settings = resolve({}, os.environ, config).settings
-    file = config or config_path(os.environ)
-    folder = find_model(settings.model, Path(settings.models_dir)) if settings.model else None
-    if folder is not None:
-        read_checkpoint(folder)
-        check_whole(folder)
+    Names every fault at once, and exits 78 if there is one.
+    """
+    from mlxcel.store.inspection import usable_model
+
+    resolved, config_faults = read_sources({}, os.environ, config)
+    settings, file = resolved.settings, config or config_path(os.environ)
+    faults: list[InputError] = [*config_faults]
+    folder = None
+    try:
+        folder = usable_model(settings.model, Path(settings.models_dir)) if settings.model else None
+    except ModelError as error:
+        faults.append(error)
     if as_json:
-        show(json.dumps({"config": str(file), "is_there": file.exists(), "model": folder and str(folder)}))
-        return
-    show(f"{file}: {'every setting can be used' if file.exists() else 'not there, which is no fault'}")
-    show(f"{folder}: the model is whole" if folder else "no model is set; 'mlxcel serve MODEL' names one")
+        told = [{"param": fault.param, "code": fault.code, "message": fault.message} for fault in faults]
+        model = folder and str(folder)
+        show(json.dumps({"config": str(file), "is_there": file.exists(), "model": model, "faults": told}))
+    if faults:
+        raise all_of(faults)
+    if not as_json:
+        show(f"{file}: {'every setting can be used' if file.exists() else 'not there, which is no fault'}")
+        show(f"{folder}: the model is whole" if folder else "no model is set; 'mlxcel serve MODEL' names one")
 
 
 def _settings_json(resolved: Resolved) -> str:

@@ -42,11 +42,12 @@ OUTPUT_FAILED = 74
 
 
 def guarded(call: Callable[[], None]) -> NoReturn:
-    """Run `call` and leave with its exit code; an error becomes one line on stderr."""
+    """Run `call` and leave with its exit code; an error becomes a line on stderr, several at once one each."""
     try:
         call()
     except MlxcelError as error:
-        say(error.message)
+        for line in error.message.splitlines():
+            say(line)
         leave(exit_code_of(error))
     except SystemExit as end:
         leave(end.code if isinstance(end.code, int) else 0 if end.code is None else 1)

@@ -10,13 +10,13 @@ import difflib
 import math
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mlxcel.config.settings import AUTO, UNBOUNDED, ServeSettings
-from mlxcel.errors import ConfigError
+from mlxcel.errors import ConfigError, InputError
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -65,12 +65,28 @@ def _home(environ: Mapping[str, str]) -> Path:
 def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None = None) -> Resolved:
     """Merge the sources. A flag that is None was not given. A `file` that is named must exist.
 
-    Errors: ConfigError naming the key, its value and its origin.
+    Errors: ConfigError naming each faulty key, its value and its origin, one a line.
     """
+    resolved, faults = read_sources(flags, environ, file)
+    if faults:
+        raise all_of(faults)
+    return resolved
+
+
+def read_sources(
+    flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None = None
+) -> tuple[Resolved, list[ConfigError]]:
+    """Like `resolve`, but with every fault beside what can be used: a faulty value counts as not given."""
     path = file or config_path(environ)
     is_required = file is not None or bool(environ.get(CONFIG_VARIABLE))
+    faults: list[ConfigError] = []
+    try:
+        written = _read_toml(path, is_required=is_required)
+    except ConfigError as error:
+        written = {}
+        faults.append(error)
     layers = [
-        *((key, value, str(path)) for key, value in _read_toml(path, is_required=is_required).items()),
+        *((key, value, str(path)) for key, value in written.items()),
         *_environment(environ),
         *(
             (key, value, _FLAGS.get(key) or "--" + key.replace("_", "-"))
@@ -81,14 +97,22 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | N
     values: dict[str, Any] = {}
     origins = dict.fromkeys(_FIELDS, "default")
     for key, value, origin in layers:
-        _check_known(key, origin)
-        values[key] = converted(key, value, origin)
-        origins[key] = origin
+        try:
+            _check_known(key, origin)
+            values[key] = converted(key, value, origin)
+            origins[key] = origin
+        except ConfigError as error:
+            faults.append(error)
     models_dir = values.get("models_dir") or str(default_models_dir(environ))
     if models_dir.startswith("~/"):
         models_dir = str(_home(environ) / models_dir[2:])
     values["models_dir"] = models_dir
-    return Resolved(ServeSettings(**values), origins)
+    return Resolved(ServeSettings(**values), origins), faults
+
+
+def all_of(faults: Sequence[InputError]) -> ConfigError:
+    """Several faults as one error, each on a line of its own; `param` is the first one's."""
+    return ConfigError("\n".join(fault.message for fault in faults), param=faults[0].param)
 
 
 def _environment(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:

@@ -442,3 +442,18 @@ def test_inspect_and_config_check_tell_of_a_folder_that_is_not_whole(
     config.write_text("ports = 1\n")
     assert mlxcel("config", "check", "--config", str(config)).returncode == 78
     assert mlxcel("inspect", str(tiny_model), "--memory", "much").returncode == 64
+
+
+def test_config_check_names_every_fault_at_once(tmp_path: Path, mlxcel: CommandLine) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('ports = 1\ntop_p = 2\nmodel = "nowhere"\n')
+    checked = mlxcel("config", "check", "--config", str(config))
+    lines = checked.stderr.splitlines()
+    assert (checked.returncode, len(lines), checked.stdout) == (78, 3, "")
+    assert all(line.startswith("mlxcel: ") for line in lines)
+    for line, part in zip(lines, ("ports", "top_p = 2", "nowhere is no folder"), strict=True):
+        assert part in line
+    as_json = mlxcel("config", "check", "--config", str(config), "--json")
+    told = json.loads(as_json.stdout)
+    assert as_json.returncode == 78 and [fault["param"] for fault in told["faults"]] == ["ports", "top_p", "model"]
+    assert [f"mlxcel: {fault['message']}" for fault in told["faults"]] == lines

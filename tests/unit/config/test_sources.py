@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mlxcel.cli.commands import app
 from mlxcel.config.settings import DEFAULT_QUEUE_DEPTH, ServeSettings
-from mlxcel.config.sources import bytes_of, config_path, default_models_dir, resolve
+from mlxcel.config.sources import bytes_of, config_path, default_models_dir, read_sources, resolve
 from mlxcel.errors import ConfigError
 
 KEYS = [field.name for field in dataclasses.fields(ServeSettings)]
@@ -49,6 +49,26 @@ def test_a_wrong_value_is_refused_even_where_another_source_would_win(tmp_path: 
     file = tmp_path / "config.toml"
     file.write_text("port = -1\n")
     assert str(file) in refusal_of({"port": 3}, file=file).message
+
+
+def test_every_fault_is_named_at_once_one_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('port = -1\nprot = 1\nhost = "here"\n')
+    refusal = refusal_of({"top_p": 2}, {"MLXCEL_STRICT": "maybe"}, file)
+    lines = refusal.message.splitlines()
+    assert [line.split()[0] for line in lines] == ["port", "prot", "strict", "top_p"] and refusal.param == "port"
+    resolved, faults = read_sources({"top_p": 2}, {**NOWHERE, "MLXCEL_STRICT": "maybe"}, file)
+    assert [fault.message for fault in faults] == lines
+    assert (resolved.settings.host, resolved.settings.port, resolved.settings.top_p) == ("here", 8080, None)
+    assert (resolved.origins["host"], resolved.origins["port"]) == (str(file), "default")
+
+
+def test_a_file_that_cannot_be_read_hides_no_fault_of_another_source(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("port =\n")
+    resolved, faults = read_sources({"alias": "mine", "port": "x"}, NOWHERE, file)
+    assert [fault.param for fault in faults] == [None, "port"] and str(file) in faults[0].message
+    assert resolved.settings.alias == "mine"
 
 
 def test_the_file_is_found_by_variable_by_xdg_or_in_the_home_folder(tmp_path: Path) -> None:
