@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from mlxcel.api.wire.conversation import AnswerSchema, Conversation, Tool, ToolChoice, arguments_of, template_call
+from mlxcel.api.wire.conversation import (
+    NAME_PATTERN,
+    AnswerSchema,
+    Conversation,
+    Tool,
+    ToolChoice,
+    arguments_of,
+    template_call,
+)
+from mlxcel.api.wire.described import described, one_of
 from mlxcel.api.wire.requests import GenerationFields, check_range
 from mlxcel.errors import InputError
 
@@ -15,7 +24,7 @@ ANY_OBJECT = {"type": "object"}
 
 
 class ContentPart(msgspec.Struct, kw_only=True):
-    type: str
+    type: Annotated[str, one_of("text")]
     text: str | None = None
 
 
@@ -31,7 +40,7 @@ class ToolCall(msgspec.Struct, kw_only=True):
 
 
 class ChatMessage(msgspec.Struct, kw_only=True):
-    role: str
+    role: Annotated[str, one_of(*ROLES)]
     content: str | list[ContentPart] | None = None
     name: str | None = None
     tool_calls: list[ToolCall] | None = None
@@ -40,13 +49,13 @@ class ChatMessage(msgspec.Struct, kw_only=True):
 
 
 class Function(msgspec.Struct, kw_only=True):
-    name: str
+    name: Annotated[str, described(pattern=NAME_PATTERN)]
     description: str | None = None
     parameters: Any = None
 
 
 class ChatTool(msgspec.Struct, kw_only=True):
-    type: str
+    type: Annotated[str, one_of("function")]
     function: Function | None = None
 
 
@@ -55,7 +64,7 @@ class NamedFunction(msgspec.Struct, kw_only=True):
 
 
 class NamedTool(msgspec.Struct, kw_only=True):
-    type: str
+    type: Annotated[str, one_of("function")]
     function: NamedFunction | None = None
 
 
@@ -65,18 +74,18 @@ class JsonSchema(msgspec.Struct, kw_only=True):
 
 
 class ResponseFormat(msgspec.Struct, kw_only=True):
-    type: str
+    type: Annotated[str, one_of("text", "json_object", "json_schema")]
     json_schema: JsonSchema | None = None
 
 
 class ChatFields(GenerationFields, kw_only=True):
     """POST /v1/chat/completions. `max_completion_tokens` is the newer name of `max_tokens`."""
 
-    messages: list[ChatMessage]
+    messages: Annotated[list[ChatMessage], described(minItems=1)]
     max_completion_tokens: int | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     tools: list[ChatTool] | None = None
-    tool_choice: str | NamedTool | None = None
+    tool_choice: Annotated[str, one_of("none", "auto", "required")] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
     response_format: ResponseFormat | None = None
 

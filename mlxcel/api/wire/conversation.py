@@ -12,7 +12,8 @@ import msgspec
 
 from mlxcel.errors import InputError, reason_of
 
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+NAME_PATTERN = r"^[A-Za-z0-9_.-]{1,128}$"
+_NAME = re.compile(NAME_PATTERN.strip("^$"))
 
 
 @dataclass(frozen=True)

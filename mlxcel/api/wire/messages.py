@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from mlxcel.api.wire.conversation import AnswerSchema, Conversation, Tool, ToolChoice, template_call
+from mlxcel.api.wire.conversation import NAME_PATTERN, AnswerSchema, Conversation, Tool, ToolChoice, template_call
+from mlxcel.api.wire.described import described, one_of
 from mlxcel.api.wire.requests import MOST_STOPS, GenerationFields
 from mlxcel.errors import InputError
 
 ROLES = ("user", "assistant", "system")
+THINKING = ("enabled", "adaptive", "disabled")
+BLOCK_TYPES = ("text", "thinking", "redacted_thinking", "tool_use", "tool_result")
 
 
 class Block(msgspec.Struct, kw_only=True):
     """A content block, or one inside a tool's result. Which fields it has follows from its type."""
 
-    type: str
+    type: Annotated[str, one_of(*BLOCK_TYPES)]
     text: str | None = None
     thinking: str | None = None
     id: str | None = None
@@ -29,30 +32,30 @@ class Block(msgspec.Struct, kw_only=True):
 
 
 class InputMessage(msgspec.Struct, kw_only=True):
-    role: str
+    role: Annotated[str, one_of(*ROLES)]
     content: str | list[Block]
 
 
 class InputTool(msgspec.Struct, kw_only=True):
-    name: str
-    type: str | None = None
+    name: Annotated[str, described(pattern=NAME_PATTERN)]
+    type: Annotated[str, one_of("custom")] | None = None
     description: str | None = None
     input_schema: Any = None
 
 
 class InputToolChoice(msgspec.Struct, kw_only=True):
-    type: str
+    type: Annotated[str, one_of("auto", "any", "none", "tool")]
     name: str | None = None
     disable_parallel_tool_use: bool | None = None
 
 
 class Thinking(msgspec.Struct, kw_only=True):
-    type: str
+    type: Annotated[str, one_of(*THINKING)]
     budget_tokens: int | None = None
 
 
 class OutputFormat(msgspec.Struct, kw_only=True):
-    type: str
+    type: Annotated[str, one_of("json_schema")]
     schema: Any = None
 
 
@@ -63,7 +66,7 @@ class OutputConfig(msgspec.Struct, kw_only=True):
 class CountTokensFields(GenerationFields, kw_only=True):
     """POST /v1/messages/count_tokens: a conversation, of which nothing is generated."""
 
-    messages: list[InputMessage]
+    messages: Annotated[list[InputMessage], described(minItems=1)]
     system: str | list[Block] | None = None
     tools: list[InputTool] | None = None
     tool_choice: InputToolChoice | None = None
@@ -244,9 +247,9 @@ def _answer_schema(config: OutputConfig | None) -> AnswerSchema | None:
 def _template_kwargs(thinking: Thinking | None) -> dict[str, Any]:
     if thinking is None:
         return {}
-    if thinking.type not in ("enabled", "adaptive", "disabled"):
+    if thinking.type not in THINKING:
         raise InputError(
-            f"thinking.type = {thinking.type!r} is none of enabled, adaptive, disabled; nothing was generated",
+            f"thinking.type = {thinking.type!r} is none of {', '.join(THINKING)}; nothing was generated",
             param="thinking.type",
         )
     return {"enable_thinking": thinking.type != "disabled"}

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from mlxcel.api.wire.conversation import AnswerSchema, Conversation, Tool, ToolChoice, arguments_of, template_call
+from mlxcel.api.wire.conversation import (
+    NAME_PATTERN,
+    AnswerSchema,
+    Conversation,
+    Tool,
+    ToolChoice,
+    arguments_of,
+    template_call,
+)
+from mlxcel.api.wire.described import described, one_of
 from mlxcel.api.wire.requests import GenerationFields, check_range
 from mlxcel.errors import InputError
 
 ROLES = ("user", "assistant", "system", "developer")
+ITEM_TYPES = ("message", "reasoning", "function_call", "function_call_output")
 TEXT_TYPES = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 
 
 class Part(msgspec.Struct, kw_only=True):
-    type: str
+    type: Annotated[str, one_of(*TEXT_TYPES)]
     text: str | None = None
 
 
 class Item(msgspec.Struct, kw_only=True):
     """An item of the input. Which fields it has follows from its type; one without a type is a message."""
 
-    type: str = "message"
-    role: str | None = None
+    type: Annotated[str, one_of(*ITEM_TYPES)] = "message"
+    role: Annotated[str, one_of(*ROLES)] | None = None
     content: str | list[Part] | None = None
     summary: list[Part] | None = None
     call_id: str | None = None
@@ -34,20 +44,20 @@ class Item(msgspec.Struct, kw_only=True):
 
 
 class FunctionTool(msgspec.Struct, kw_only=True):
-    type: str
-    name: str | None = None
+    type: Annotated[str, one_of("function")]
+    name: Annotated[str, described(pattern=NAME_PATTERN)] | None = None
     description: str | None = None
     parameters: Any = None
     strict: bool | None = None
 
 
-class NamedFunction(msgspec.Struct, kw_only=True):
-    type: str
+class ChosenFunction(msgspec.Struct, kw_only=True):
+    type: Annotated[str, one_of("function")]
     name: str | None = None
 
 
 class TextFormat(msgspec.Struct, kw_only=True):
-    type: str
+    type: Annotated[str, one_of("text", "json_object", "json_schema")]
     name: str | None = None
     schema: Any = None
     strict: bool | None = None
@@ -68,15 +78,15 @@ class ResponseFields(GenerationFields, kw_only=True):
     instructions: str | None = None
     max_output_tokens: int | None = None
     tools: list[FunctionTool] | None = None
-    tool_choice: str | NamedFunction | None = None
+    tool_choice: Annotated[str, one_of("none", "auto", "required")] | ChosenFunction | None = None
     parallel_tool_calls: bool | None = None
     text: TextConfig | None = None
     reasoning: ReasoningConfig | None = None
     previous_response_id: str | None = None
     store: bool | None = None
     metadata: dict[str, str] | None = None
-    background: bool | None = None
-    truncation: str | None = None
+    background: Annotated[bool, described(enum=[False])] | None = None
+    truncation: Annotated[str, one_of("disabled")] | None = None
     conversation_id: Any = msgspec.field(name="conversation", default=None)
     prompt: Any = None
     include: list[str] | None = None
@@ -234,8 +244,8 @@ def _tool(tool: FunctionTool, path: str) -> Tool:
     return Tool(tool.name, tool.description, tool.parameters, f"{path}.parameters")
 
 
-def _tool_choice(choice: str | NamedFunction | None) -> tuple[ToolChoice, str | None]:
-    if isinstance(choice, NamedFunction):
+def _tool_choice(choice: str | ChosenFunction | None) -> tuple[ToolChoice, str | None]:
+    if isinstance(choice, ChosenFunction):
         if choice.type == "function" and choice.name is not None:
             return ToolChoice.REQUIRED, choice.name
     elif choice in (None, "auto", "none", "required"):

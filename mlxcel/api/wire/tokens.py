@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from mlxcel.api.wire.body import Fields
 from mlxcel.api.wire.chat import ChatFields, ChatMessage, ChatTool
 from mlxcel.api.wire.conversation import Conversation
+from mlxcel.api.wire.described import described
 from mlxcel.errors import InputError
 
 
 class TemplateFields(Fields, kw_only=True):
     """POST /apply-template."""
 
-    messages: list[ChatMessage]
+    messages: Annotated[list[ChatMessage], described(minItems=1)]
     tools: list[ChatTool] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
 
@@ -30,7 +31,7 @@ class TokenizeFields(Fields, kw_only=True):
 
     content: str | None = None
     prompt: str | None = None
-    messages: list[ChatMessage] | None = None
+    messages: Annotated[list[ChatMessage], described(minItems=1)] | None = None
     tools: list[ChatTool] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     add_special: bool | None = None
@@ -77,7 +78,7 @@ class TokenizeFields(Fields, kw_only=True):
 class DetokenizeFields(Fields, kw_only=True):
     """POST /detokenize."""
 
-    tokens: list[int]
+    tokens: list[Annotated[int, described(minimum=0)]]
 
 
 def _conversation(
