@@ -10,6 +10,7 @@ import copy
 import inspect
 from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
+from functools import cached_property
 from typing import Any
 
 import jinja2
@@ -22,6 +23,7 @@ from mlxcel.model.checkpoint import Checkpoint
 from mlxcel.model.control import ControlTokens
 from mlxcel.model.control import Message as Message
 from mlxcel.model.dialect import dialect_of
+from mlxcel.model.vocabulary import Vocabulary, read_vocabulary
 from mlxcel.text.detokenize import Detokenizer
 from mlxcel.text.window import WindowDetokenizer
 
@@ -49,6 +51,11 @@ class Tokenizer:
     @property
     def has_chat_template(self) -> bool:
         return bool(self._wrapper.has_chat_template)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """Each token's bytes: made when it is first asked for, since most requests do without."""
+        return read_vocabulary(self._wrapper._tokenizer, type(self._detokenizer))
 
     def fewest_tokens(self, text: str) -> int:
         """A count that the text's token ids cannot be below, without tokenising it; 0 where none can be told."""

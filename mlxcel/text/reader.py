@@ -36,6 +36,20 @@ class PlainReader:
         return []
 
 
+class EchoReader(PlainReader):
+    """All of it is content, after the prompt."""
+
+    def __init__(self, prompt: str) -> None:
+        self._prompt = prompt
+
+    def feed(self, text: str) -> list[Delta]:
+        prompt, self._prompt = self._prompt, ""
+        return super().feed(prompt + text)
+
+    def finish(self) -> list[Delta]:
+        return self.feed("")
+
+
 class MessageReader:
     """Tells a chat model's thinking and calls from its content.
 

@@ -14,6 +14,8 @@ from mlxcel.text.stop import StopMatcher
 class TextStream:
     """Tokens in, text that may be shown out. Give it no end-of-sequence token: that one has no text.
 
+    `after` are tokens whose text is shown before this one: without them a space that begins it is left out.
+
     Owner: the thread that owns the detokenizer, which nothing else may use.
     Changes: `stopped_by` names the stop string once one is found, by `add` or by `finish`; from then on
         every piece is empty.
@@ -21,11 +23,14 @@ class TextStream:
         vocabulary lacks.
     """
 
-    def __init__(self, detokenizer: Detokenizer, stops: Sequence[str] = ()) -> None:
+    def __init__(self, detokenizer: Detokenizer, stops: Sequence[str] = (), after: Sequence[int] = ()) -> None:
         self.stopped_by: str | None = None
         self._detokenizer = detokenizer
         self._matcher = StopMatcher(stops) if stops else None
         detokenizer.reset()
+        for token in after:
+            detokenizer.add_token(token)
+        _ = detokenizer.last_segment
 
     def add(self, token: int) -> str:
         """Take the next token; give the text that it settles, often one word, often nothing."""

@@ -11,7 +11,7 @@ from mlx_lm.tokenizer_utils import load as load_tokenizer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from mlxcel.text.window import WindowDetokenizer
-from tests.unit.text.conftest import write_sentence_piece
+from tests.support.sentence_piece import write_sentence_piece
 from tests.unit.text.reference import whole_text_of
 from tests.unit.text.test_text_stream import TEXTS
 
