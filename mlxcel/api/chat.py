@@ -1,4 +1,4 @@
-"""A conversation becomes a generation: the prompt, the grammar that the answer must follow, and its reader.
+"""A conversation becomes choices: the prompt, the grammar that each answer must follow, and its reader.
 
 Every chat API comes through here. It knows no HTTP and no API's words.
 """
@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from starlette.types import Receive
 
-from mlxcel.api.generation import Generation
+from mlxcel.api.choices import Choices
+from mlxcel.api.prepared import Prepared, new_logprobs
+from mlxcel.api.sampling import of_choice
 from mlxcel.api.service import Service
 from mlxcel.api.stream import unless_client_leaves
 from mlxcel.api.wire.conversation import Conversation, Tool
 from mlxcel.api.wire.requests import GenerationFields
 from mlxcel.api.wire.toolless import without_tools
-from mlxcel.core import Constraint
+from mlxcel.core import Constraint, Priority
 from mlxcel.errors import InputError
 from mlxcel.grammar.compiler import Grammars
 from mlxcel.grammar.schema import NO_ARGUMENTS, CallWords, calls_grammar, json_grammar, schema_text
@@ -29,46 +31,49 @@ from mlxcel.text.calls import CallForm, ForcedCalls
 from mlxcel.text.reader import MessageReader, Reader
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """What the engine needs of a conversation, and what reads the answer."""
-
-    prompt: list[int]
-    constraint: Constraint | None
-    reader: Reader
-
-
 async def converse(
-    receive: Receive, service: Service, conversation: Conversation, fields: GenerationFields, limit: int | None
-) -> Generation:
+    receive: Receive, service: Service, conversation: Conversation, fields: GenerationFields, priority: Priority
+) -> Choices:
     """Ask the model; returns once the engine has taken the request.
 
     Errors: InputError for tools, a schema or messages that this model cannot serve, and those of `generate`;
     ClientDisconnect if the client leaves before its prompt is ready.
     """
-    grammars = service.grammars
-    preparing = service.tokenize(lambda tokenizer: prepare(conversation, tokenizer, grammars), text=conversation.text)
-    prepared = await unless_client_leaves(receive, preparing)
-    return await service.generate(
-        prepared.prompt, fields, limit, constraint=prepared.constraint, reader=prepared.reader
+    preparing = service.tokenize(
+        lambda tokenizer: prepare(conversation, fields, tokenizer, service), text=conversation.text
     )
+    group = await unless_client_leaves(receive, preparing)
+    return await service.generate([group], fields, priority=priority)
 
 
-def prepare(conversation: Conversation, tokenizer: Tokenizer, grammars: Grammars) -> Prepared:
-    """Owner: the tokenizer's thread.
+def prepare(
+    conversation: Conversation, fields: GenerationFields, tokenizer: Tokenizer, service: Service
+) -> list[Prepared]:
+    """Each of the answers to a conversation.
 
+    Owner: the tokenizer's thread.
     Errors: InputError, as `converse`.
     """
-    dialect = tokenizer.dialect
     prompt = encode(conversation, tokenizer)
-    markers = dialect.markers
+    markers = tokenizer.dialect.markers
     is_thinking = tokenizer.ends_with(prompt, markers.think_start)
-    constraint = _constraint(conversation, dialect, grammars)
     has_thought = tokenizer.ends_with(prompt, markers.think_end)
-    may_think = dialect.thinks and not has_thought and (is_thinking or conversation.may_think)
-    if constraint is not None and may_think:
-        constraint = _after_thinking(constraint, dialect, grammars, is_open=is_thinking)
-    return Prepared(prompt, constraint, _reader(conversation, dialect, is_thinking=is_thinking))
+    may_think = tokenizer.dialect.thinks and not has_thought and (is_thinking or conversation.may_think)
+    sampling = service.sampling(fields, tokenizer)
+
+    def choice(index: int) -> Prepared:
+        constraint = _constraint(conversation, tokenizer.dialect, service.grammars)
+        if constraint is not None and may_think:
+            constraint = _after_thinking(constraint, tokenizer.dialect, service.grammars, is_open=is_thinking)
+        return Prepared(
+            prompt,
+            of_choice(sampling, index),
+            constraint,
+            _reader(conversation, tokenizer.dialect, is_thinking=is_thinking),
+            new_logprobs(sampling, tokenizer),
+        )
+
+    return [choice(index) for index in range(fields.n_choices)]
 
 
 def encode(conversation: Conversation, tokenizer: Tokenizer) -> list[int]:

@@ -10,7 +10,10 @@ from mlxcel.api.service import Service
 from mlxcel.api.wire.body import Fields, decode_body, field_names, parse_fields
 from mlxcel.api.wire.fields import IGNORED, NOT_SERVED, refuse_not_served
 from mlxcel.config.settings import ServeSettings
+from mlxcel.core import Priority
 from mlxcel.errors import BodyTooLarge, InputError
+
+PRIORITY_HEADER = "X-Priority"
 
 F = TypeVar("F", bound=Fields)
 
@@ -53,6 +56,22 @@ class Intake:
                     "server with a larger --max-body-bytes"
                 )
         return bytes(body)
+
+
+def priority_of(request: Request) -> Priority:
+    """The lane that the client wants to wait in.
+
+    Errors: InputError for a word that names none.
+    """
+    sent = request.headers.get(PRIORITY_HEADER, Priority.NORMAL.value)
+    try:
+        return Priority(sent)
+    except ValueError:
+        raise InputError(
+            f"{PRIORITY_HEADER} = {sent[:60]!r} is none of {', '.join(lane.value for lane in Priority)}; nothing was "
+            "generated",
+            param=PRIORITY_HEADER,
+        ) from None
 
 
 def _header_list(names: tuple[str, ...]) -> str:

@@ -1,6 +1,6 @@
 """The server's parts as the routes see them, and the phase it is in.
 
-Owner: the event loop's thread. It turns a parsed request into a Generation: defaults, limits, token ids,
+Owner: the event loop's thread. It turns what the tokenizer's thread prepared into Choices: defaults, limits,
 submission; it knows no HTTP.
 """
 
@@ -9,26 +9,31 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mlxcel import __version__
+from mlxcel.api.choices import Choices
 from mlxcel.api.generation import Generation
+from mlxcel.api.prepared import Prepared
+from mlxcel.api.sampling import sampling_params
 from mlxcel.api.wire.requests import GenerationFields
-from mlxcel.core import Constraint, Request, SamplingParams
+from mlxcel.core import Priority, Request, SamplingParams
 from mlxcel.engine.loop import Engine
-from mlxcel.engine.tickets import Tickets
+from mlxcel.engine.tickets import Ticket, Tickets
 from mlxcel.errors import ContextLengthExceeded, EngineDead, InputError, NotReady, UnknownModel, all_places_taken
 from mlxcel.grammar.compiler import Grammars, NoGrammars
 from mlxcel.metrics import ServerMetrics
 from mlxcel.model.tokenizer import Tokenizer
-from mlxcel.text.reader import Reader
 from mlxcel.text.stream import TextStream
 
 T = TypeVar("T")
+
+CONTEXT_OF_TEXT = 8
+"""Tokens of a prompt that decide how the text after it begins: a space, the rest of a character."""
 
 
 class Phase(str, Enum):
@@ -39,23 +44,17 @@ class Phase(str, Enum):
 
 
 @dataclass(frozen=True)
-class SamplingDefaults:
-    """What a request that says nothing gets: flags, then the model's generation_config, then these."""
-
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
-
-
-@dataclass(frozen=True)
 class ServedModel:
-    """What is being served. Units: `context_tokens` bounds prompt and answer together."""
+    """What is being served.
+
+    `sampling` is what a request that says nothing gets; its seed is never used. Units: `context_tokens` bounds prompt
+    and answer together.
+    """
 
     id: str
     context_tokens: int
     created: int
-    sampling: SamplingDefaults
+    sampling: SamplingParams
 
 
 @dataclass(frozen=True)
@@ -86,6 +85,7 @@ class Service:
         self.is_draining = False
         self.tokenizer: Tokenizer | None = None
         self.grammars: Grammars = NoGrammars("the model is still loading")
+        self.n_vocabulary = 0
         self.rows: RowsServed | None = None
         """These are set by the engine's build before the engine is ready."""
         self._tokenizing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mlxcel-tokenizer")
@@ -142,30 +142,59 @@ class Service:
         finally:
             self._n_tokenizing -= 1
 
+    def sampling(self, fields: GenerationFields, tokenizer: Tokenizer) -> SamplingParams:
+        """How the request's tokens are picked, over the server's defaults.
+
+        Owner: the tokenizer's thread.
+        Errors: InputError for a token id that is not in the vocabulary.
+        """
+        return sampling_params(fields, self.model.sampling, tokenizer, self.n_vocabulary)
+
     async def generate(
         self,
-        prompt: list[int],
+        groups: Sequence[Sequence[Prepared]],
         fields: GenerationFields,
-        limit: int | None,
         *,
-        default_tokens: int | None = None,
-        constraint: Constraint | None = None,
-        reader: Reader | None = None,
-    ) -> Generation:
-        """Submit a prompt; returns once the engine has taken it.
+        priority: Priority = Priority.NORMAL,
+    ) -> Choices:
+        """Submit answers to make, those to one prompt in a group; returns once the engine has taken all of them.
 
-        `limit` is what the client asked for: more than the context has room for is refused. Without one, at most
+        More tokens than the context has room for are refused. Without a limit of the client's, at most
         `default_tokens` are generated where the context has room for them, and without that all the room there is.
-        `constraint` is this request's own; `reader` tells what the text means.
 
-        Errors: InputError for an empty prompt, ContextLengthExceeded, ServerBusy.
+        Errors: InputError for an empty prompt, or more choices than there are places; ContextLengthExceeded;
+        ServerBusy. Nothing goes on then.
         """
         self.check_serving()
-        request = replace(self._request(prompt, fields, limit, default_tokens), constraint=constraint)
-        ticket = self.tickets.open(request)
-        await ticket.accepted()
-        self.metrics.prompt_tokens.inc(len(prompt))
-        return Generation(ticket, TextStream(self._loaded_tokenizer.detokenizer(), fields.stops), reader)
+        requests = [[self._request(one, fields, priority) for one in group] for group in groups]
+        n_choices = sum(map(len, groups))
+        if self._n_places is not None and n_choices > self._n_places:
+            raise InputError(
+                f"{n_choices} answers at once were asked for, but this server has {self._n_places} places (running and "
+                "waiting); nothing was generated. Ask for fewer, or start it with a larger --max-queue-depth",
+                param="n" if len(groups) == 1 else "prompt",
+            )
+        opened = [self.tickets.open_group(group) for group in requests]
+        tickets = [ticket for group in opened for ticket in group]
+        try:
+            for ticket in tickets:
+                await ticket.accepted()
+        except BaseException:
+            for ticket in tickets:
+                ticket.cancel()
+            raise
+        self.metrics.prompt_tokens.inc(sum(len(group[0].prompt) for group in groups))
+        return Choices(
+            [
+                [self._generation(*one, fields) for one in zip(tickets, group, strict=True)]
+                for tickets, group in zip(opened, groups, strict=True)
+            ]
+        )
+
+    def _generation(self, ticket: Ticket, prepared: Prepared, fields: GenerationFields) -> Generation:
+        after = prepared.prompt[-CONTEXT_OF_TEXT:] if prepared.echoes else []
+        text = TextStream(self._loaded_tokenizer.detokenizer(), fields.stops, after)
+        return Generation(ticket, text, prepared.reader, prepared.logprobs, is_prompt_only=fields.limit == 0)
 
     @property
     def _loaded_tokenizer(self) -> Tokenizer:
@@ -173,10 +202,8 @@ class Service:
             raise NotReady("the model is still loading; try again shortly", retry_after_s=2)
         return self.tokenizer
 
-    def _request(
-        self, prompt: list[int], fields: GenerationFields, limit: int | None, default_tokens: int | None
-    ) -> Request:
-        context = self.model.context_tokens
+    def _request(self, prepared: Prepared, fields: GenerationFields, priority: Priority) -> Request:
+        context, prompt, limit = self.model.context_tokens, prepared.prompt, fields.limit
         room = context - len(prompt)
         if not prompt:
             raise InputError(
@@ -191,28 +218,22 @@ class Service:
                 "prompt or ask for fewer tokens",
                 param="max_tokens" if limit and room > 0 else "prompt",
             )
-        defaults = self.model.sampling
+        # A prompt is measured on the way to its first token, so that one is made even where none is wanted.
+        wanted = min(fields.default_tokens or room, room) if limit is None else limit or 1
         return Request(
             id=secrets.token_hex(12),
             prompt=prompt,
-            max_tokens=limit or min(default_tokens or room, room),
-            is_open_ended=limit is None and default_tokens is None,
+            max_tokens=wanted,
+            is_open_ended=limit is None and fields.default_tokens is None,
             ignore_eos=bool(fields.ignore_eos),
-            sampling=SamplingParams(
-                seed=_or(fields.seed, secrets.randbits(63)),
-                temperature=_or(fields.temperature, defaults.temperature),
-                top_p=_or(fields.top_p, defaults.top_p),
-                top_k=_or(fields.top_k, defaults.top_k),
-                min_p=_or(fields.min_p, defaults.min_p),
-            ),
+            sampling=prepared.sampling,
+            priority=priority,
+            constraint=prepared.constraint,
+            n_prompt_logprobs=fields.n_prompt_logprobs,
         )
 
     def close(self) -> None:
         self._tokenizing.shutdown(wait=False, cancel_futures=True)
-
-
-def _or(value: Any, default: Any) -> Any:
-    return default if value is None else value
 
 
 def now_s() -> int:

@@ -39,6 +39,8 @@ TemperatureOption = Annotated[Optional[float], typer.Option(min=0, help="0 is gr
 TopPOption = Annotated[Optional[float], typer.Option(min=0, max=1)]
 TopKOption = Annotated[Optional[int], typer.Option(min=0)]
 MinPOption = Annotated[Optional[float], typer.Option(min=0, max=1)]
+TypicalPOption = Annotated[Optional[float], typer.Option(min=0, max=1)]
+RepetitionPenaltyOption = Annotated[Optional[float], typer.Option(help="Above 1 penalises tokens seen lately.")]
 SeedOption = Annotated[Optional[int], typer.Option(min=0, max=2**63 - 1)]
 
 
@@ -63,6 +65,8 @@ def serve(
     top_p: TopPOption = None,
     top_k: TopKOption = None,
     min_p: MinPOption = None,
+    typical_p: TypicalPOption = None,
+    repetition_penalty: RepetitionPenaltyOption = None,
     max_body_bytes: Annotated[Optional[str], typer.Option(help="Largest request body.")] = None,
     strict: Annotated[Optional[bool], typer.Option("--strict", help="400 for unknown fields.")] = None,
     drain_timeout: Annotated[Optional[float], typer.Option(help="Seconds to finish after SIGTERM.")] = None,
@@ -87,6 +91,8 @@ def serve(
         "top_p": top_p,
         "top_k": top_k,
         "min_p": min_p,
+        "typical_p": typical_p,
+        "repetition_penalty": repetition_penalty,
         "max_body_bytes": max_body_bytes,
         "strict": strict,
         "drain_timeout_s": drain_timeout,

@@ -13,10 +13,10 @@ from typing import Any
 
 import mlx.core as mx
 
-from mlxcel.api.service import SamplingDefaults, ServedModel
+from mlxcel.api.service import ServedModel
 from mlxcel.config.settings import AUTO, ServeSettings
 from mlxcel.config.sources import converted
-from mlxcel.core import Event
+from mlxcel.core import Event, SamplingParams
 from mlxcel.engine.loop import Engine, EngineParts
 from mlxcel.engine.runner import ModelRunner, Runner, batching_is_exact
 from mlxcel.engine.scheduler import BatchScheduler, SchedulerLimits
@@ -26,6 +26,9 @@ from mlxcel.model.checkpoint import Checkpoint, read_checkpoint
 from mlxcel.model.load import DEFAULT_CONTEXT_TOKENS, LoadedModel, load_model
 from mlxcel.model.tokenizer import Tokenizer, load_tokenizer
 from mlxcel.store.catalogue import find_model
+
+SAMPLING_SETTINGS = ("temperature", "top_p", "top_k", "min_p", "typical_p", "repetition_penalty")
+"""Named alike by settings, generation_config.json and requests."""
 
 FEWEST_KV_TOKENS = 1024
 """A server that cannot hold this many tokens is no use; it says so instead of starting."""
@@ -94,7 +97,7 @@ def checkpoint_of(settings: ServeSettings) -> Checkpoint:
     return read_checkpoint(find_model(settings.model, Path(settings.models_dir)))
 
 
-def _sampling_defaults(settings: ServeSettings, checkpoint: Checkpoint) -> SamplingDefaults:
+def _sampling_defaults(settings: ServeSettings, checkpoint: Checkpoint) -> SamplingParams:
     """Settings, then the checkpoint's generation_config, then our own defaults.
 
     Errors: ConfigError for a value of the checkpoint's that no request could send.
@@ -103,18 +106,13 @@ def _sampling_defaults(settings: ServeSettings, checkpoint: Checkpoint) -> Sampl
     # A checkpoint says "greedy" with do_sample, and then often carries a temperature that it never uses.
     if declared.get("do_sample") is False:
         declared = {**declared, "temperature": 0}
-    ours = SamplingDefaults()
-
-    def pick(name: str) -> Any:
+    chosen: dict[str, Any] = {}
+    for name in SAMPLING_SETTINGS:
         if (value := getattr(settings, name)) is not None:
-            return value
-        if (value := declared.get(name)) is not None:
-            return converted(name, value, str(checkpoint.folder / "generation_config.json"))
-        return getattr(ours, name)
-
-    return SamplingDefaults(
-        temperature=pick("temperature"), top_p=pick("top_p"), top_k=pick("top_k"), min_p=pick("min_p")
-    )
+            chosen[name] = value
+        elif (value := declared.get(name)) is not None:
+            chosen[name] = converted(name, value, str(checkpoint.folder / "generation_config.json"))
+    return SamplingParams(seed=0, **chosen)
 
 
 def _kv_budget_bytes(settings: ServeSettings, model: LoadedModel) -> int | None:

@@ -7,11 +7,10 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from mlxcel.api.service import SamplingDefaults
 from mlxcel.cli.compose import Loaded, checkpoint_of, make_engine, served_model
 from mlxcel.config.settings import ServeSettings
 from mlxcel.core import Event, FinishReason, Request, SamplingParams
@@ -36,14 +35,9 @@ class Sampling:
     min_p: float | None
     seed: int | None
 
-    def params(self, defaults: SamplingDefaults) -> SamplingParams:
-        return SamplingParams(
-            seed=secrets.randbits(63) if self.seed is None else self.seed,
-            temperature=defaults.temperature if self.temperature is None else self.temperature,
-            top_p=defaults.top_p if self.top_p is None else self.top_p,
-            top_k=defaults.top_k if self.top_k is None else self.top_k,
-            min_p=defaults.min_p if self.min_p is None else self.min_p,
-        )
+    def params(self, defaults: SamplingParams) -> SamplingParams:
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        return replace(defaults, **{"seed": secrets.randbits(63), **given})
 
 
 class LocalModel:

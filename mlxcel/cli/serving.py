@@ -87,6 +87,7 @@ async def _serve_checkpoint(
 
     def on_loaded(loaded: Loaded) -> None:
         service.tokenizer = loaded.tokenizer
+        service.n_vocabulary = loaded.model.n_vocabulary
         service.grammars = make_grammars(
             loaded.tokenizer.to_json, n_vocabulary=loaded.model.n_vocabulary, eos_ids=loaded.tokenizer.eos_ids
         )

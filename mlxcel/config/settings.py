@@ -44,6 +44,8 @@ class ServeSettings:
     top_p: float | None = _setting(None, "default top_p", at_least=0, at_most=1)
     top_k: int | None = _setting(None, "default top_k", at_least=0, at_most=2**31 - 1)
     min_p: float | None = _setting(None, "default min_p", at_least=0, at_most=1)
+    typical_p: float | None = _setting(None, "default typical_p", at_least=0, at_most=1)
+    repetition_penalty: float | None = _setting(None, "default repetition_penalty", at_least=0.01, at_most=100)
     max_body_bytes: int = _setting(8 * 2**20, "largest request body", at_least=1)
     strict: bool = _setting(False, "answer 400 to a field that nobody knows, instead of ignoring it")
     drain_timeout_s: float = _setting(15.0, "how long running requests may finish after SIGTERM", at_least=0)

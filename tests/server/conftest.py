@@ -1,11 +1,15 @@
-"""What the tests of served chats share."""
+"""What the tests of served models share."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
+from openai import OpenAI
 
+from tests.support.server_process import ServerProcess, serving
 from tests.support.tiny_llama import make_tiny_llama
 from tests.support.tiny_tokenizer import CALLING, THINKING, TOOLS_TEMPLATE
 
@@ -16,3 +20,22 @@ def tool_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_tiny_llama(
         tmp_path_factory.mktemp("models") / "tools", chat_template=TOOLS_TEMPLATE, markers=(*THINKING, *CALLING)
     )
+
+
+@pytest.fixture(scope="session")
+def tiny_server(tiny_model: Path) -> Iterator[ServerProcess]:
+    """A server of the tiny model that tests share; nobody stops it."""
+    with serving(tiny_model, "--alias", "tiny") as server:
+        yield server
+
+
+@pytest.fixture
+def client(tiny_server: ServerProcess) -> Iterator[httpx.Client]:
+    with tiny_server.client() as client:
+        yield client
+
+
+@pytest.fixture
+def openai_client(tiny_server: ServerProcess) -> Iterator[OpenAI]:
+    with OpenAI(base_url=f"{tiny_server.url}/v1", api_key="unused", max_retries=0, timeout=60) as client:
+        yield client

@@ -197,7 +197,7 @@ def test_a_schema_is_followed(client: Anthropic) -> None:
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_tokens": 10_000}, "max_tokens"),
         ({"temperature": -1}, "temperature"),
-        ({"stop_sequences": [""]}, "stop_sequences"),
+        ({"stop_sequences": [""]}, "stop_sequences[0]"),
         ({"system": [{"type": "image"}]}, "system[0]"),
         ({"thinking": {"type": "deep"}}, "thinking.type"),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0].type"),

@@ -67,6 +67,19 @@ class NumpySequence:
 
     def step(self, tokens: Sequence[int], *, shift: int = 0) -> int:
         """The most likely token after these. shift: how far off their positions are (0 is right)."""
+        return int(self._logits(self._hidden(tokens, shift)[-1]).argmax())
+
+    def logprobs(self, tokens: Sequence[int]) -> Floats:
+        """Of every token after each of these. Shapes: [T, V]."""
+        logits = self._logits(self._hidden(tokens, 0)).astype(np.float64)
+        largest = logits.max(-1, keepdims=True)
+        return np.asarray(logits - largest - np.log(np.exp(logits - largest).sum(-1, keepdims=True)), np.float32)
+
+    def _logits(self, x: Floats) -> Floats:
+        weights = self._model.weights
+        return np.asarray(_norm(x, weights["model.norm.weight"]) @ weights["lm_head.weight"].T, np.float32)
+
+    def _hidden(self, tokens: Sequence[int], shift: int) -> Floats:
         weights, config = self._model.weights, self._model.config
         x = weights["model.embed_tokens.weight"][list(tokens)]
         positions = np.arange(self.n_cached, self.n_cached + len(tokens)) + shift
@@ -78,8 +91,7 @@ class NumpySequence:
             up = h @ weights[f"{prefix}.mlp.up_proj.weight"].T
             x = x + (gate / (1 + np.exp(-gate)) * up) @ weights[f"{prefix}.mlp.down_proj.weight"].T
         self.n_cached += len(tokens)
-        logits = _norm(x[-1], weights["model.norm.weight"]) @ weights["lm_head.weight"].T
-        return int(logits.argmax())
+        return x
 
     def _attention(self, layer: int, x: Floats, positions: npt.NDArray[Any]) -> Floats:
         weights, config = self._model.weights, self._model.config

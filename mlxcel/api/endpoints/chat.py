@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from mlxcel.api.answer import Record, answer
 from mlxcel.api.chat import converse
-from mlxcel.api.intake import Intake
+from mlxcel.api.intake import Intake, priority_of
 from mlxcel.api.service import Service, now_s
 from mlxcel.api.wire.chat import ChatFields
 from mlxcel.api.wire.responses import ChatShape
@@ -20,9 +20,15 @@ def routes(service: Service, intake: Intake) -> list[Route]:
     async def chat_completions(request: Request) -> Response:
         arrived_s = time.monotonic()
         fields, headers = await intake.fields(request, ChatFields)
-        generation = await converse(request.receive, service, fields.conversation(), fields, fields.limit)
-        shape = ChatShape(generation.id, now_s(), service.model.id, wants_usage=fields.wants_usage_chunk)
-        record = Record(service.metrics, generation, request.url.path, arrived_s)
-        return await answer(request, generation, shape, fields, record, headers)
+        choices = await converse(request.receive, service, fields.conversation(), fields, priority_of(request))
+        shape = ChatShape(
+            choices.id,
+            now_s(),
+            service.model.id,
+            wants_usage=fields.wants_usage_chunk,
+            n_choices=fields.n_choices,
+        )
+        record = Record(service.metrics, choices, request.url.path, arrived_s)
+        return await answer(request, choices, shape, fields, record, headers)
 
     return [Route("/v1/chat/completions", chat_completions, methods=["POST"])]

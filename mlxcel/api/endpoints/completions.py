@@ -9,24 +9,56 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from mlxcel.api.answer import Record, answer
-from mlxcel.api.intake import Intake
+from mlxcel.api.intake import Intake, priority_of
+from mlxcel.api.prepared import Prepared, new_logprobs
+from mlxcel.api.sampling import check_ids, of_choice
 from mlxcel.api.service import Service, now_s
 from mlxcel.api.stream import unless_client_leaves
-from mlxcel.api.wire.requests import CompletionFields
+from mlxcel.api.wire.completions import CompletionFields
 from mlxcel.api.wire.responses import CompletionShape
-
-DEFAULT_COMPLETION_TOKENS = 16
+from mlxcel.model.tokenizer import Tokenizer
+from mlxcel.text.reader import EchoReader, PlainReader
 
 
 def routes(service: Service, intake: Intake) -> list[Route]:
     async def completions(request: Request) -> Response:
         arrived_s = time.monotonic()
         fields, headers = await intake.fields(request, CompletionFields)
-        tokenizing = service.tokenize(lambda tokenizer: tokenizer.encode(fields.prompt), text=fields.prompt)
-        prompt = await unless_client_leaves(request.receive, tokenizing)
-        generation = await service.generate(prompt, fields, fields.max_tokens, default_tokens=DEFAULT_COMPLETION_TOKENS)
-        shape = CompletionShape(generation.id, now_s(), service.model.id, wants_usage=fields.wants_usage_chunk)
-        record = Record(service.metrics, generation, request.url.path, arrived_s)
-        return await answer(request, generation, shape, fields, record, headers)
+        priority = priority_of(request)
+        preparing = service.tokenize(lambda tokenizer: prepare(fields, tokenizer, service), text=fields.longest_text)
+        groups = await unless_client_leaves(request.receive, preparing)
+        choices = await service.generate(groups, fields, priority=priority)
+        shape = CompletionShape(choices.id, now_s(), service.model.id, wants_usage=fields.wants_usage_chunk)
+        record = Record(service.metrics, choices, request.url.path, arrived_s)
+        return await answer(request, choices, shape, fields, record, headers)
 
     return [Route("/v1/completions", completions, methods=["POST"])]
+
+
+def prepare(fields: CompletionFields, tokenizer: Tokenizer, service: Service) -> list[list[Prepared]]:
+    """Each of the answers, those to one prompt in a group.
+
+    Owner: the tokenizer's thread.
+    Errors: InputError for a token id that is not in the vocabulary.
+    """
+    sampling = service.sampling(fields, tokenizer)
+
+    def choice(prompt: list[int], echoed: str | None, index: int) -> Prepared:
+        return Prepared(
+            prompt,
+            of_choice(sampling, index),
+            reader=PlainReader() if echoed is None else EchoReader(echoed),
+            logprobs=new_logprobs(sampling, tokenizer, echoed or ""),
+            echoes=echoed is not None,
+        )
+
+    groups = []
+    for sent in fields.prompts:
+        if isinstance(sent, str):
+            prompt, text = tokenizer.encode(sent), sent
+        else:
+            check_ids(sent, service.n_vocabulary, "prompt")
+            prompt, text = sent, tokenizer.vocabulary.text_of(sent) if fields.echo else ""
+        echoed = text if fields.echo else None
+        groups.append([choice(prompt, echoed, index) for index in range(fields.n_choices)])
+    return groups

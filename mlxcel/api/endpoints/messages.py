@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from mlxcel.api.answer import Record, answer
 from mlxcel.api.chat import converse, encode
-from mlxcel.api.intake import Intake
+from mlxcel.api.intake import Intake, priority_of
 from mlxcel.api.service import Service
 from mlxcel.api.statuses import json_response
 from mlxcel.api.stream import unless_client_leaves
@@ -22,10 +22,10 @@ def routes(service: Service, intake: Intake) -> list[Route]:
     async def messages(request: Request) -> Response:
         arrived_s = time.monotonic()
         fields, headers = await intake.fields(request, MessagesFields)
-        generation = await converse(request.receive, service, fields.conversation(), fields, fields.max_tokens)
-        shape = MessageShape(generation.id, service.model.id)
-        record = Record(service.metrics, generation, request.url.path, arrived_s)
-        return await answer(request, generation, shape, fields, record, headers)
+        choices = await converse(request.receive, service, fields.conversation(), fields, priority_of(request))
+        shape = MessageShape(choices.id, service.model.id)
+        record = Record(service.metrics, choices, request.url.path, arrived_s)
+        return await answer(request, choices, shape, fields, record, headers)
 
     async def count_tokens(request: Request) -> Response:
         fields, headers = await intake.fields(request, CountTokensFields)

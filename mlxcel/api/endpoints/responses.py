@@ -14,7 +14,7 @@ from starlette.routing import Route
 from mlxcel.api.answer import Record, answer
 from mlxcel.api.archive import KeptResponse, ResponseArchive
 from mlxcel.api.chat import converse
-from mlxcel.api.intake import Intake
+from mlxcel.api.intake import Intake, priority_of
 from mlxcel.api.service import Service, now_s
 from mlxcel.api.statuses import json_response
 from mlxcel.api.wire.response_objects import ResponseShape, template_message
@@ -35,17 +35,17 @@ def routes(service: Service, intake: Intake) -> list[Route]:
         previous = fields.previous_response_id
         before = archive.get(previous, "previous_response_id").messages if previous is not None else []
         messages = fields.messages(before)
-        generation = await converse(request.receive, service, fields.conversation(messages), fields, fields.limit)
+        choices = await converse(request.receive, service, fields.conversation(messages), fields, priority_of(request))
 
         def keep(body: dict[str, Any], message: Message) -> None:
             running.pop(body["id"], None)
             if fields.is_kept:
                 archive.keep(KeptResponse(body, [*messages, template_message(message)]))
 
-        shape = ResponseShape(generation.id, now_s(), service.model.id, fields, keep)
-        running[shape.id], cancels[shape] = shape, generation.cancel
-        record = Record(service.metrics, generation, request.url.path, arrived_s)
-        return await answer(request, generation, shape, fields, record, headers)
+        shape = ResponseShape(choices.id, now_s(), service.model.id, fields, keep)
+        running[shape.id], cancels[shape] = shape, choices.cancel
+        record = Record(service.metrics, choices, request.url.path, arrived_s)
+        return await answer(request, choices, shape, fields, record, headers)
 
     async def by_id(request: Request) -> Response:
         return delete(request) if request.method == "DELETE" else retrieve(request)

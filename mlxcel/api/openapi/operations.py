@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from mlxcel.api.openapi import answers
 from mlxcel.api.wire.chat import ChatFields
+from mlxcel.api.wire.completions import CompletionFields
 from mlxcel.api.wire.embeddings import EmbeddingFields
 from mlxcel.api.wire.messages import CountTokensFields, MessagesFields
-from mlxcel.api.wire.requests import CompletionFields
 from mlxcel.api.wire.response_requests import ResponseFields
 from mlxcel.api.wire.tokens import DetokenizeFields, TemplateFields, TokenizeFields
 

@@ -33,7 +33,8 @@ WHOLE_BODY = "body"
 
 LARGEST_WHOLE_NUMBER = 2**64
 
-_PATH = re.compile(r" - at `\$\.?(.*)`$")
+_PATH = re.compile(r" - at `\$\.?(.*?)(?:\[\.\.\.\].*)?`$")
+"""Up to the first key of an object whose keys are the client's own."""
 _MISSING = re.compile(r"missing required field `(.+?)`")
 
 

@@ -16,7 +16,8 @@ from mlxcel.api.wire.conversation import (
     template_call,
 )
 from mlxcel.api.wire.described import described, one_of
-from mlxcel.api.wire.requests import GenerationFields, check_range
+from mlxcel.api.wire.ranges import Limit, NChoices, NTopLogprobs
+from mlxcel.api.wire.requests import GenerationFields
 from mlxcel.errors import InputError
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -82,7 +83,10 @@ class ChatFields(GenerationFields, kw_only=True):
     """POST /v1/chat/completions. `max_completion_tokens` is the newer name of `max_tokens`."""
 
     messages: Annotated[list[ChatMessage], described(minItems=1)]
-    max_completion_tokens: int | None = None
+    max_completion_tokens: Limit | None = None
+    n: NChoices | None = None
+    logprobs: bool | None = None
+    top_logprobs: NTopLogprobs | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     tools: list[ChatTool] | None = None
     tool_choice: Annotated[str, one_of("none", "auto", "required")] | NamedTool | None = None
@@ -90,7 +94,6 @@ class ChatFields(GenerationFields, kw_only=True):
     response_format: ResponseFormat | None = None
 
     def check(self) -> None:
-        check_range("max_completion_tokens", self.max_completion_tokens, 1, 2**31 - 1)
         super().check()
         if None not in (self.max_tokens, self.max_completion_tokens) and (
             self.max_tokens != self.max_completion_tokens
@@ -99,6 +102,8 @@ class ChatFields(GenerationFields, kw_only=True):
                 "max_tokens and max_completion_tokens differ; nothing was generated. Send one of them",
                 param="max_completion_tokens",
             )
+        if self.top_logprobs and not self.logprobs:
+            raise InputError("top_logprobs is only for logprobs: true; nothing was generated", param="top_logprobs")
         if "chat_template" in (self.chat_template_kwargs or {}):
             raise InputError(
                 "a request cannot replace the chat template; nothing was generated",
@@ -108,6 +113,14 @@ class ChatFields(GenerationFields, kw_only=True):
     @property
     def limit(self) -> int | None:
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+    @property
+    def n_choices(self) -> int:
+        return self.n or 1
+
+    @property
+    def n_logprobs(self) -> int | None:
+        return (self.top_logprobs or 0) if self.logprobs else None
 
     def conversation(self) -> Conversation:
         """What is asked, in no API's words.

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from mlxcel.api.wire.answers import End, frame
+from mlxcel.api.wire.answers import End, Piece, Usage, Whole, frame
 from mlxcel.core import FinishReason
 from mlxcel.errors import BodyTooLarge, InputError, MlxcelError, StateError, UnknownModel
-from mlxcel.text.deltas import Call, CallStart, Content, Delta, Message, Reasoning
+from mlxcel.text.deltas import Call, CallStart, Content, Delta, Reasoning
 
 _KINDS: tuple[tuple[type[MlxcelError], str], ...] = (
     (UnknownModel, "not_found_error"),
@@ -39,24 +39,26 @@ class MessageShape:
         self._n_blocks = 0
         self._open: str | None = None
 
-    def whole(self, message: Message, end: End) -> dict[str, Any]:
+    def whole(self, choices: Sequence[Whole], usage: Usage) -> dict[str, Any]:
+        ((message, end, _),) = choices
         blocks: list[dict[str, Any]] = []
         if message.reasoning:
             blocks.append({"type": "thinking", "thinking": message.reasoning, "signature": ""})
         if message.text or not message.calls:
             blocks.append({"type": "text", "text": message.text})
         blocks += map(_call_block, message.calls)
-        return {**self._head, "content": blocks, **_stop(end), "usage": _usage(end.n_prompt_tokens, end)}
+        return {**self._head, "content": blocks, **_stop(end), "usage": _usage_body(usage)}
 
     def opening(self, n_prompt_tokens: int) -> bytes:
         message: dict[str, Any] = {**self._head, "content": [], "stop_reason": None, "stop_sequence": None}
-        return _event("message_start", message={**message, "usage": _usage(n_prompt_tokens, None)})
+        return _event("message_start", message={**message, "usage": _usage_body(Usage(n_prompt_tokens, 0))})
 
-    def chunk(self, deltas: Sequence[Delta], finish: FinishReason | None) -> bytes:  # noqa: ARG002 - closing tells it
-        return b"".join(map(self._delta, deltas))
+    def chunk(self, index: int, piece: Piece) -> bytes:  # noqa: ARG002 - there is one choice
+        return b"".join(map(self._delta, piece.deltas))
 
-    def closing(self, end: End) -> bytes:
-        delta = _event("message_delta", delta=_stop(end), usage=_usage(end.n_prompt_tokens, end))
+    def closing(self, ends: Sequence[End], usage: Usage) -> bytes:
+        (end,) = ends
+        delta = _event("message_delta", delta=_stop(end), usage=_usage_body(usage))
         return self._close() + delta + _event("message_stop")
 
     def failure(self, error: MlxcelError) -> bytes:
@@ -103,13 +105,12 @@ def _stop(end: End) -> dict[str, Any]:
     return {"stop_reason": reason, "stop_sequence": end.stopped_by if reason == "stop_sequence" else None}
 
 
-def _usage(n_prompt_tokens: int, end: End | None) -> dict[str, Any]:
-    n_cached = 0 if end is None else end.n_cached_tokens
+def _usage_body(usage: Usage) -> dict[str, Any]:
     return {
-        "input_tokens": n_prompt_tokens - n_cached,
+        "input_tokens": usage.n_prompt_tokens - usage.n_cached_tokens,
         "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": n_cached,
-        "output_tokens": 0 if end is None else end.n_tokens,
+        "cache_read_input_tokens": usage.n_cached_tokens,
+        "output_tokens": usage.n_tokens,
     }
 
 

@@ -9,7 +9,8 @@ import msgspec
 
 from mlxcel.api.wire.conversation import NAME_PATTERN, AnswerSchema, Conversation, Tool, ToolChoice, template_call
 from mlxcel.api.wire.described import described, one_of
-from mlxcel.api.wire.requests import MOST_STOPS, GenerationFields
+from mlxcel.api.wire.ranges import Stops
+from mlxcel.api.wire.requests import GenerationFields
 from mlxcel.errors import InputError
 
 ROLES = ("user", "assistant", "system")
@@ -116,17 +117,11 @@ class CountTokensFields(GenerationFields, kw_only=True):
 class MessagesFields(CountTokensFields, kw_only=True):
     """POST /v1/messages."""
 
-    stop_sequences: list[str] | None = None
+    stop_sequences: Stops | None = None
 
     def check(self) -> None:
         if self.max_tokens is None:
             raise InputError("max_tokens is missing; nothing was generated", param="max_tokens")
-        sequences = self.stop_sequences or []
-        if "" in sequences or len(sequences) > MOST_STOPS:
-            raise InputError(
-                f"stop_sequences holds an empty string or more than {MOST_STOPS}; nothing was generated",
-                param="stop_sequences",
-            )
         super().check()
 
     @property

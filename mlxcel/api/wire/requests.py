@@ -1,50 +1,64 @@
-"""What a client may send to any endpoint that generates, and to completions; the limits of every field."""
+"""What a client may send to any endpoint that generates."""
 
 from __future__ import annotations
 
-import math
+from typing import ClassVar
 
 import msgspec
 
-from mlxcel.api.wire.body import Fields
+from mlxcel.api.wire.ranges import Limit, Stop, Stops
+from mlxcel.api.wire.sampling import SamplingFields
 from mlxcel.errors import InputError
-
-LARGEST_TEMPERATURE = 100.0
-MOST_STOPS = 64
 
 
 class StreamOptions(msgspec.Struct, kw_only=True):
     include_usage: bool | None = None
 
 
-class GenerationFields(Fields, kw_only=True):
-    """Fields that both generating endpoints share."""
+class GenerationFields(SamplingFields, kw_only=True):
+    """Fields that all generating endpoints share, and what the engine asks of each endpoint's own.
 
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    seed: int | None = None
-    max_tokens: int | None = None
-    stop: str | list[str] | None = None
+    `default_tokens` is how much is generated at most if the client sets no limit; None is the rest of the context.
+    """
+
+    default_tokens: ClassVar[int | None] = None
+
+    max_tokens: Limit | None = None
+    stop: Stop | Stops | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    ignore_eos: bool | None = None
 
     def check(self) -> None:
-        """Errors: InputError naming the first field out of its range."""
-        check_range("temperature", self.temperature, 0, LARGEST_TEMPERATURE)
-        check_range("top_p", self.top_p, 0, 1)
-        check_range("min_p", self.min_p, 0, 1)
-        check_range("top_k", self.top_k, 0, 2**31 - 1)
-        check_range("seed", self.seed, 0, 2**63 - 1)
-        check_range("max_tokens", self.max_tokens, 1, 2**31 - 1)
-        if len(self.stops) > MOST_STOPS:
-            raise InputError(f"stop holds more than {MOST_STOPS} strings; nothing was generated", param="stop")
-        if "" in self.stops:
-            raise InputError("stop holds an empty string; nothing was generated", param="stop")
+        """Errors: InputError naming the first field that does not go together with the others."""
         if self.stream_options is not None and not self.stream:
             raise InputError("stream_options is only for stream: true; nothing was generated", param="stream_options")
+        most = self.default_tokens if self.limit is None else self.limit
+        if self.min_tokens and most is not None and self.min_tokens > most:
+            raise InputError(
+                f"min_tokens = {self.min_tokens} is more than the {most} tokens that the answer may have; "
+                "nothing was generated",
+                param="min_tokens",
+            )
+
+    @property
+    def limit(self) -> int | None:
+        """The most tokens that the client wants, by whatever name; None is no wish."""
+        return self.max_tokens
+
+    @property
+    def n_choices(self) -> int:
+        """Answers to each prompt."""
+        return 1
+
+    @property
+    def n_logprobs(self) -> int | None:
+        """Alternatives to report with each token of an answer; None reports nothing."""
+        return None
+
+    @property
+    def n_prompt_logprobs(self) -> int | None:
+        """The same for each token of the prompt."""
+        return None
 
     @property
     def stops(self) -> list[str]:
@@ -55,15 +69,3 @@ class GenerationFields(Fields, kw_only=True):
     @property
     def wants_usage_chunk(self) -> bool:
         return self.stream_options is not None and bool(self.stream_options.include_usage)
-
-
-class CompletionFields(GenerationFields, kw_only=True):
-    """POST /v1/completions."""
-
-    prompt: str
-
-
-def check_range(name: str, value: float | None, lowest: float, highest: float) -> None:
-    """Errors: InputError naming the field when its value is set and out of its range."""
-    if value is not None and not (math.isfinite(value) and lowest <= value <= highest):
-        raise InputError(f"{name} = {value} is not between {lowest} and {highest}; nothing was generated", param=name)

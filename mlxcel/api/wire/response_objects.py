@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mlxcel.api.wire.answers import End, frame
+from mlxcel.api.wire.answers import End, Piece, Usage, Whole, frame
 from mlxcel.api.wire.conversation import template_call
 from mlxcel.api.wire.response_requests import ResponseFields
 from mlxcel.core import FinishReason
@@ -38,7 +38,7 @@ class ResponseShape:
         self._is_open = False
         self._n_events = 0
 
-    def body(self, status: str, end: End | None = None) -> dict[str, Any]:
+    def body(self, status: str, end: End | None = None, usage: Usage | None = None) -> dict[str, Any]:
         """The response as it is now."""
         is_cut = end is not None and end.finish is FinishReason.LENGTH
         return {
@@ -46,29 +46,31 @@ class ResponseShape:
             "status": status,
             "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
             "output": list(self._items),
-            "usage": None if end is None else _usage(end),
+            "usage": None if usage is None else _usage_body(usage),
         }
 
-    def whole(self, message: Message, end: End) -> dict[str, Any]:
+    def whole(self, choices: Sequence[Whole], usage: Usage) -> dict[str, Any]:
+        ((message, end, _),) = choices
         deltas: list[Delta] = [Reasoning(message.reasoning)] if message.reasoning else []
         if message.text or not message.calls:
             deltas.append(Content(message.text))
         for index, call in enumerate(message.calls):
             deltas += [CallStart(index, call.id, call.name), CallArguments(index, call.arguments)]
-        self.chunk(deltas, None)
-        return self._finish(end)
+        self.chunk(0, Piece(deltas))
+        return self._finish(end, usage)
 
     def opening(self, n_prompt_tokens: int) -> bytes:  # noqa: ARG002 - usage comes at the end
         body = self.body("in_progress")
         return self._event("response.created", response=body) + self._event("response.in_progress", response=body)
 
-    def chunk(self, deltas: Sequence[Delta], finish: FinishReason | None) -> bytes:  # noqa: ARG002 - closing tells it
-        self._message.add(deltas)
-        return b"".join(map(self._delta, deltas))
+    def chunk(self, index: int, piece: Piece) -> bytes:  # noqa: ARG002 - there is one choice
+        self._message.add(piece.deltas)
+        return b"".join(map(self._delta, piece.deltas))
 
-    def closing(self, end: End) -> bytes:
+    def closing(self, ends: Sequence[End], usage: Usage) -> bytes:
+        (end,) = ends
         closed = self._close("incomplete" if end.finish in _STATUSES else "completed")
-        body = self._finish(end)
+        body = self._finish(end, usage)
         kind = "response.completed" if body["status"] == "completed" else "response.incomplete"
         return closed + self._event(kind, response=body)
 
@@ -76,10 +78,10 @@ class ResponseShape:
         body = {**self.body("failed"), "error": {"code": "server_error", "message": error.message}}
         return self._event("response.failed", response=body)
 
-    def _finish(self, end: End) -> dict[str, Any]:
+    def _finish(self, end: End, usage: Usage) -> dict[str, Any]:
         status = _STATUSES.get(end.finish, "completed")
         self._close("incomplete" if end.finish in _STATUSES else "completed")
-        body = self.body(status, end)
+        body = self.body(status, end, usage)
         self._on_end(body, self._message)
         return body
 
@@ -207,11 +209,11 @@ def _sent(value: msgspec.Struct) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _usage(end: End) -> dict[str, Any]:
+def _usage_body(usage: Usage) -> dict[str, Any]:
     return {
-        "input_tokens": end.n_prompt_tokens,
-        "input_tokens_details": {"cached_tokens": end.n_cached_tokens, "cache_write_tokens": 0},
-        "output_tokens": end.n_tokens,
+        "input_tokens": usage.n_prompt_tokens,
+        "input_tokens_details": {"cached_tokens": usage.n_cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": usage.n_tokens,
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": end.n_prompt_tokens + end.n_tokens,
+        "total_tokens": usage.n_prompt_tokens + usage.n_tokens,
     }

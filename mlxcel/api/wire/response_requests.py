@@ -17,7 +17,8 @@ from mlxcel.api.wire.conversation import (
     template_call,
 )
 from mlxcel.api.wire.described import described, one_of
-from mlxcel.api.wire.requests import GenerationFields, check_range
+from mlxcel.api.wire.ranges import Limit
+from mlxcel.api.wire.requests import GenerationFields
 from mlxcel.errors import InputError
 
 ROLES = ("user", "assistant", "system", "developer")
@@ -76,7 +77,7 @@ class ResponseFields(GenerationFields, kw_only=True):
 
     input: str | list[Item]
     instructions: str | None = None
-    max_output_tokens: int | None = None
+    max_output_tokens: Limit | None = None
     tools: list[FunctionTool] | None = None
     tool_choice: Annotated[str, one_of("none", "auto", "required")] | ChosenFunction | None = None
     parallel_tool_calls: bool | None = None
@@ -92,7 +93,6 @@ class ResponseFields(GenerationFields, kw_only=True):
     include: list[str] | None = None
 
     def check(self) -> None:
-        check_range("max_output_tokens", self.max_output_tokens, 1, 2**31 - 1)
         super().check()
         refused: tuple[tuple[str, bool], ...] = (
             ("background", bool(self.background)),

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlxcel.api.wire.answers import AnswerShape, End, frame
-from mlxcel.core import FinishReason
+from mlxcel.api.wire.answers import AnswerShape, End, Piece, Usage, Whole, frame
+from mlxcel.api.wire.logprobs import chat_logprobs, completion_logprobs
 from mlxcel.errors import InputError, MlxcelError, StateError
 from mlxcel.text.deltas import CallArguments, CallStart, Content, Delta, Message, Reasoning
+from mlxcel.text.logprobs import ReportedToken
 
 
-def usage(end: End) -> dict[str, Any]:
+def usage_body(usage: Usage) -> dict[str, Any]:
     """Token counts; completion tokens include the end token that stopped it."""
     return {
-        "prompt_tokens": end.n_prompt_tokens,
-        "completion_tokens": end.n_tokens,
-        "total_tokens": end.n_prompt_tokens + end.n_tokens,
-        "prompt_tokens_details": {"cached_tokens": end.n_cached_tokens},
+        "prompt_tokens": usage.n_prompt_tokens,
+        "completion_tokens": usage.n_tokens,
+        "total_tokens": usage.n_prompt_tokens + usage.n_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.n_cached_tokens},
     }
 
 
@@ -42,7 +43,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 class OpenAIShape(AnswerShape):
-    """How completions and chats word an answer: one choice, whole or in chunks."""
+    """How completions and chats word an answer: choices, whole or in chunks of one each."""
 
     id_prefix: str
     object: str
@@ -55,17 +56,29 @@ class OpenAIShape(AnswerShape):
     def opening(self, n_prompt_tokens: int) -> bytes:  # noqa: ARG002 - some APIs tell it here
         return b""
 
-    def whole(self, message: Message, end: End) -> dict[str, Any]:
-        choice = {**self._whole_choice(message), "index": 0, "logprobs": None, "finish_reason": end.finish.value}
-        return {**self._head, "object": self.object, "choices": [choice], "usage": usage(end)}
+    def whole(self, choices: Sequence[Whole], usage: Usage) -> dict[str, Any]:
+        bodies = [
+            {
+                **self._whole_choice(choice.message),
+                "index": index,
+                "logprobs": None if choice.tokens is None else self._logprobs(choice.tokens),
+                "finish_reason": choice.end.finish.value,
+            }
+            for index, choice in enumerate(choices)
+        ]
+        return {**self._head, "object": self.object, "choices": bodies, "usage": usage_body(usage)}
 
-    def chunk(self, deltas: Sequence[Delta], finish: FinishReason | None) -> bytes:
-        reason = None if finish is None else finish.value
-        choice = {**self._chunk_choice(deltas), "index": 0, "logprobs": None, "finish_reason": reason}
+    def chunk(self, index: int, piece: Piece) -> bytes:
+        choice = {
+            **self._chunk_choice(piece.deltas),
+            "index": index,
+            "logprobs": self._logprobs(piece.tokens) if piece.tokens else None,
+            "finish_reason": None if piece.finish is None else piece.finish.value,
+        }
         return self._chunk(choices=[choice])
 
-    def closing(self, end: End) -> bytes:
-        return (self._chunk(choices=[], usage=usage(end)) if self._wants_usage else b"") + DONE
+    def closing(self, ends: Sequence[End], usage: Usage) -> bytes:  # noqa: ARG002 - the chunks told each end
+        return (self._chunk(choices=[], usage=usage_body(usage)) if self._wants_usage else b"") + DONE
 
     def failure(self, error: MlxcelError) -> bytes:
         return frame(error_body(error))
@@ -79,6 +92,9 @@ class OpenAIShape(AnswerShape):
     def _chunk_choice(self, deltas: Sequence[Delta]) -> dict[str, Any]:
         raise NotImplementedError
 
+    def _logprobs(self, tokens: Sequence[ReportedToken]) -> dict[str, Any]:
+        raise NotImplementedError
+
 
 class CompletionShape(OpenAIShape):
     id_prefix = "cmpl-"
@@ -90,15 +106,27 @@ class CompletionShape(OpenAIShape):
     def _chunk_choice(self, deltas: Sequence[Delta]) -> dict[str, Any]:
         return {"text": "".join(delta.text for delta in deltas if isinstance(delta, Content))}
 
+    def _logprobs(self, tokens: Sequence[ReportedToken]) -> dict[str, Any]:
+        return completion_logprobs(tokens)
+
 
 class ChatShape(OpenAIShape):
     id_prefix = "chatcmpl-"
     object = "chat.completion"
     chunk_object = "chat.completion.chunk"
 
+    def __init__(
+        self, answer_id: str, created: int, model: str, *, wants_usage: bool = False, n_choices: int = 1
+    ) -> None:
+        super().__init__(answer_id, created, model, wants_usage=wants_usage)
+        self._n_choices = n_choices
+
     def opening(self, n_prompt_tokens: int) -> bytes:  # noqa: ARG002
-        choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
-        return self._chunk(choices=[choice])
+        delta = {"role": "assistant", "content": ""}
+        return b"".join(
+            self._chunk(choices=[{"index": index, "delta": delta, "finish_reason": None}])
+            for index in range(self._n_choices)
+        )
 
     def _whole_choice(self, message: Message) -> dict[str, Any]:
         content = message.text if message.text or not message.calls else None
@@ -122,6 +150,9 @@ class ChatShape(OpenAIShape):
             else:
                 chunk.setdefault("tool_calls", []).append(_call_chunk(delta))
         return {"delta": chunk}
+
+    def _logprobs(self, tokens: Sequence[ReportedToken]) -> dict[str, Any]:
+        return chat_logprobs(tokens)
 
 
 def _call_chunk(delta: CallStart | CallArguments) -> dict[str, Any]:

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from mlxcel.api.wire.answers import End
+from mlxcel.api.wire.answers import End, Piece, Usage, Whole
 from mlxcel.api.wire.message_answers import MessageShape, error_body
 from mlxcel.core import FinishReason
 from mlxcel.errors import BodyTooLarge, BugError, InputError, MlxcelError, ServerBusy, UnknownModel
 from mlxcel.text.deltas import Call, CallArguments, CallStart, Content, Message, Reasoning
 
-END = End(FinishReason.STOP, n_prompt_tokens=9, n_tokens=5, n_cached_tokens=4)
+END = End(FinishReason.STOP)
+USAGE = Usage(n_prompt_tokens=9, n_tokens=5, n_cached_tokens=4)
 
 
 def events_of(stream: bytes) -> list[dict[str, Any]]:
@@ -30,10 +31,10 @@ def test_a_stream_opens_and_closes_one_block_after_another() -> None:
     shape = MessageShape("7", "tiny")
     stream = [
         shape.opening(9),
-        shape.chunk([Reasoning("h"), Reasoning("m"), Content("a")], None),
-        shape.chunk([Content("b"), CallStart(0, "c1", "f"), CallArguments(0, "{}"), CallStart(1, "c2", "g")], None),
-        shape.chunk([CallArguments(1, "{}")], FinishReason.TOOL_CALLS),
-        shape.closing(END._replace(finish=FinishReason.TOOL_CALLS)),
+        shape.chunk(0, Piece([Reasoning("h"), Reasoning("m"), Content("a")])),
+        shape.chunk(0, Piece([Content("b"), CallStart(0, "c1", "f"), CallArguments(0, "{}"), CallStart(1, "c2", "g")])),
+        shape.chunk(0, Piece([CallArguments(1, "{}")], FinishReason.TOOL_CALLS)),
+        shape.closing([End(FinishReason.TOOL_CALLS)], USAGE),
     ]
     start, *events, delta, stop = events_of(b"".join(stream))
     assert (start["type"], start["message"]["id"], stop) == ("message_start", "msg_7", {"type": "message_stop"})
@@ -62,14 +63,14 @@ def test_a_stream_opens_and_closes_one_block_after_another() -> None:
     ],
 )
 def test_reasons_have_anthropics_names(finish: FinishReason, stopped_by: str | None, reason: str) -> None:
-    whole = MessageShape("7", "tiny").whole(Message("a"), END._replace(finish=finish, stopped_by=stopped_by))
+    whole = MessageShape("7", "tiny").whole([Whole(Message("a"), End(finish, stopped_by))], USAGE)
     assert whole["stop_reason"] == reason
     assert whole["stop_sequence"] == (stopped_by if reason == "stop_sequence" else None)
     assert whole["content"] == [{"type": "text", "text": "a"}]
 
 
 def test_a_call_that_was_cut_short_is_not_lost() -> None:
-    whole = MessageShape("7", "tiny").whole(Message(calls=[Call("c", "f", '{"a": "x')]), END)
+    whole = MessageShape("7", "tiny").whole([Whole(Message(calls=[Call("c", "f", '{"a": "x')]), END)], USAGE)
     assert whole["content"] == [{"type": "text", "text": 'f({"a": "x'}]
 
 

@@ -12,9 +12,10 @@ from starlette.routing import Route
 from mlxcel.api.app import all_routes
 from mlxcel.api.openapi.document import openapi_document
 from mlxcel.api.openapi.operations import OPERATIONS
-from mlxcel.api.service import SamplingDefaults, ServedModel, Service
+from mlxcel.api.service import ServedModel, Service
 from mlxcel.api.wire.body import field_names
 from mlxcel.config.settings import ServeSettings
+from mlxcel.core import SamplingParams
 from mlxcel.engine.loop import Engine, EngineParts
 
 
@@ -24,7 +25,7 @@ def never() -> EngineParts:
 
 @pytest.fixture
 def served() -> set[tuple[str, str]]:
-    model = ServedModel("tiny", 64, created=0, sampling=SamplingDefaults())
+    model = ServedModel("tiny", 64, created=0, sampling=SamplingParams(seed=0))
     service = Service(model, Engine(never, lambda events: None), n_places=None)
     routes = all_routes(service, ServeSettings())
     assert all(isinstance(route, Route) for route in routes)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from mlxcel.api.wire.answers import End
+from mlxcel.api.wire.answers import End, Piece, Usage, Whole
 from mlxcel.api.wire.response_objects import ResponseShape, template_message
 from mlxcel.api.wire.response_requests import ResponseFields
 from mlxcel.core import FinishReason
 from mlxcel.errors import GenerationError
 from mlxcel.text.deltas import Call, CallArguments, CallStart, Content, Delta, Message, Reasoning
 
-END = End(FinishReason.STOP, n_prompt_tokens=9, n_tokens=5)
+END = End(FinishReason.STOP)
+USAGE = Usage(n_prompt_tokens=9, n_tokens=5)
 
 
 def shape(ended: list[tuple[dict[str, Any], Message]]) -> ResponseShape:
@@ -29,12 +30,12 @@ def test_a_stream_ends_with_the_body_of_the_whole_answer_and_tells_it_once() -> 
     call: list[Delta] = [CallStart(0, "c", "f"), CallArguments(0, '{"a"'), CallArguments(0, ":1}")]
     stream = [
         one.opening(9),
-        one.chunk([Reasoning("h"), Reasoning("m"), Content("a")], None),
-        one.chunk([Content("b"), *call], FinishReason.TOOL_CALLS),
-        one.closing(END),
+        one.chunk(0, Piece([Reasoning("h"), Reasoning("m"), Content("a")])),
+        one.chunk(0, Piece([Content("b"), *call], FinishReason.TOOL_CALLS)),
+        one.closing([END], USAGE),
     ]
     message = Message("ab", "hm", [Call("c", "f", '{"a":1}')])
-    whole = other.whole(message, END)
+    whole = other.whole([Whole(message, END)], USAGE)
     events = events_of(b"".join(stream))
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert events[-1]["type"] == "response.completed" and events[-1]["response"] == whole
@@ -46,7 +47,7 @@ def test_a_stream_ends_with_the_body_of_the_whole_answer_and_tells_it_once() -> 
 def test_a_stream_that_fails_says_so_with_what_there_was_and_is_not_kept() -> None:
     ended: list[tuple[dict[str, Any], Message]] = []
     failing = shape(ended)
-    failing.chunk([Content("a")], None)
+    failing.chunk(0, Piece([Content("a")]))
     (event,) = events_of(failing.failure(GenerationError("m")))
     assert (event["type"], event["response"]["status"]) == ("response.failed", "failed")
     assert event["response"]["error"] == {"code": "server_error", "message": "m"}
@@ -55,7 +56,7 @@ def test_a_stream_that_fails_says_so_with_what_there_was_and_is_not_kept() -> No
 
 
 def test_an_empty_answer_is_an_empty_message() -> None:
-    (item,) = shape([]).whole(Message(), END)["output"]
+    (item,) = shape([]).whole([Whole(Message(), END)], USAGE)["output"]
     assert (item["type"], item["content"][0]["text"]) == ("message", "")
 
 

@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlxcel.api.wire import responses
-from mlxcel.api.wire.answers import KEEP_ALIVE, End
+from mlxcel.api.wire.answers import KEEP_ALIVE, End, Piece, Usage, Whole
 from mlxcel.core import FinishReason
 from mlxcel.errors import BugError, ContextLengthExceeded, InputError, MlxcelError, ServerBusy
 from mlxcel.text.deltas import Call, CallArguments, CallStart, Content, Delta, Message, Reasoning
 
-END = End(FinishReason.LENGTH, n_prompt_tokens=3, n_tokens=2)
+END = End(FinishReason.LENGTH)
+USAGE = Usage(n_prompt_tokens=3, n_tokens=2)
 
 
 def events_of(stream: bytes) -> list[str]:
@@ -34,7 +35,7 @@ def events_of(stream: bytes) -> list[str]:
 @given(text=st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_frame_is_one_event_whatever_its_text(text: str) -> None:
     shape = responses.CompletionShape("1", 5, "m")
-    (event,) = events_of(shape.chunk([Content(text)], None))
+    (event,) = events_of(shape.chunk(0, Piece([Content(text)])))
     assert json.loads(event)["choices"][0]["text"] == text
 
 
@@ -44,9 +45,9 @@ def test_a_streamed_chat_is_openings_then_text_then_the_reason_then_usage_then_d
         [
             shape.opening(3),
             KEEP_ALIVE,
-            shape.chunk([Content("Hel\n"), Content("lo")], None),
-            shape.chunk([], FinishReason.LENGTH),
-            shape.closing(END),
+            shape.chunk(0, Piece([Content("Hel\n"), Content("lo")])),
+            shape.chunk(0, Piece([], FinishReason.LENGTH)),
+            shape.closing([END], USAGE),
         ]
     )
     *events, last = events_of(stream)
@@ -63,7 +64,7 @@ def test_a_streamed_chat_is_openings_then_text_then_the_reason_then_usage_then_d
 
 def test_whole_answers_have_openais_shapes() -> None:
     completion = responses.CompletionShape("7", 5, "tiny").whole(
-        Message("text"), END._replace(finish=FinishReason.STOP)
+        [Whole(Message("text"), End(FinishReason.STOP))], USAGE
     )
     assert completion == {
         "id": "cmpl-7",
@@ -78,7 +79,7 @@ def test_whole_answers_have_openais_shapes() -> None:
             "prompt_tokens_details": {"cached_tokens": 0},
         },
     }
-    chat = responses.ChatShape("7", 5, "tiny").whole(Message("text"), END)
+    chat = responses.ChatShape("7", 5, "tiny").whole([Whole(Message("text"), END)], USAGE)
     assert chat["object"] == "chat.completion" and chat["id"] == "chatcmpl-7"
     (choice,) = chat["choices"]
     assert choice["message"] == {"role": "assistant", "content": "text", "refusal": None}
@@ -87,7 +88,7 @@ def test_whole_answers_have_openais_shapes() -> None:
 
 def test_a_chat_that_calls_functions_has_them_beside_null_content_and_its_thinking() -> None:
     message = Message(reasoning="hm", calls=[Call("call_1", "f", '{"a":1}')])
-    chat = responses.ChatShape("7", 5, "tiny").whole(message, END._replace(finish=FinishReason.TOOL_CALLS))
+    chat = responses.ChatShape("7", 5, "tiny").whole([Whole(message, End(FinishReason.TOOL_CALLS))], USAGE)
     call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
     assert chat["choices"][0]["message"] == {
         "role": "assistant",
@@ -108,7 +109,7 @@ def test_a_chunk_keeps_thinking_content_and_calls_apart() -> None:
         CallStart(0, "call_1", "f"),
         CallArguments(0, "{}"),
     ]
-    (event,) = events_of(shape.chunk(deltas, None))
+    (event,) = events_of(shape.chunk(0, Piece(deltas)))
     assert json.loads(event)["choices"][0]["delta"] == {
         "reasoning_content": "hm",
         "content": "x",

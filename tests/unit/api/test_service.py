@@ -10,9 +10,14 @@ from typing import Any
 
 import pytest
 
-from mlxcel.api.service import Phase, RowsServed, SamplingDefaults, ServedModel, Service
-from mlxcel.api.wire.requests import CompletionFields
-from mlxcel.core import Event, Request
+from mlxcel.api.choices import Choices
+from mlxcel.api.prepared import Prepared
+from mlxcel.api.service import Phase, RowsServed, ServedModel, Service
+from mlxcel.api.wire.answers import Usage
+from mlxcel.api.wire.chat import ChatFields
+from mlxcel.api.wire.completions import CompletionFields
+from mlxcel.api.wire.requests import GenerationFields
+from mlxcel.core import Event, Request, SamplingParams
 from mlxcel.engine.loop import Engine, EngineParts
 from mlxcel.engine.runner import Runner
 from mlxcel.engine.scheduler import BatchScheduler, SchedulerLimits
@@ -40,18 +45,19 @@ class RecordingEngine(Engine):
 
 
 @asynccontextmanager
-async def serving(folder: Path, runner: Runner) -> AsyncIterator[tuple[Service, RecordingEngine]]:
+async def serving(folder: Path, runner: Runner, n_rows: int = 2) -> AsyncIterator[tuple[Service, RecordingEngine]]:
     loop = asyncio.get_running_loop()
-    limits = SchedulerLimits(max_batch_size=2, max_queue_depth=0, prefill_chunk_tokens=0, kv_budget_bytes=None)
+    limits = SchedulerLimits(max_batch_size=n_rows, max_queue_depth=0, prefill_chunk_tokens=0, kv_budget_bytes=None)
     scheduler = BatchScheduler(limits, kv_size=KVSize(bytes_per_token=1), eos_ids=frozenset())
 
     def post(events: list[Event]) -> None:
         loop.call_soon_threadsafe(service.tickets.deliver, events)
 
     engine = RecordingEngine(lambda: EngineParts(runner, scheduler), post)
-    model = ServedModel("tiny", CONTEXT, created=0, sampling=SamplingDefaults(temperature=0.3, top_k=7))
+    model = ServedModel("tiny", CONTEXT, created=0, sampling=SamplingParams(seed=0, temperature=0.3, top_k=7))
     service = Service(model, engine, n_places=None)
     service.tokenizer = load_tokenizer(read_checkpoint(folder))
+    service.n_vocabulary = 1024
     try:
         yield service, engine
     finally:
@@ -61,10 +67,14 @@ async def serving(folder: Path, runner: Runner) -> AsyncIterator[tuple[Service, 
 
 
 def run(
-    folder: Path, test: Callable[[Service, RecordingEngine], Awaitable[None]], runner: Runner | None = None
+    folder: Path,
+    test: Callable[[Service, RecordingEngine], Awaitable[None]],
+    runner: Runner | None = None,
+    *,
+    n_rows: int = 2,
 ) -> None:
     async def main() -> None:
-        async with serving(folder, runner or PretendRunner()) as (service, engine):
+        async with serving(folder, runner or PretendRunner(), n_rows) as (service, engine):
             engine.start()
             await asyncio.to_thread(engine.ready.wait, 10)
             await test(service, engine)
@@ -84,6 +94,17 @@ def fields_of(**fields: Any) -> CompletionFields:
     return CompletionFields(prompt="", **fields)
 
 
+async def generate(service: Service, prompt: list[int], fields: GenerationFields) -> Choices:
+    """One answer to one prompt."""
+    assert service.tokenizer is not None
+    return await service.generate([[Prepared(prompt, service.sampling(fields, service.tokenizer))]], fields)
+
+
+async def message_of(choices: Choices) -> Message:
+    (whole,) = await choices.whole()
+    return whole.message
+
+
 @pytest.mark.parametrize(
     ("n_prompt", "limit", "default", "max_tokens", "is_open_ended"),
     [
@@ -101,11 +122,12 @@ def test_the_token_limit_is_the_clients_or_the_default_or_the_rest_of_the_contex
     tiny_model: Path, n_prompt: int, limit: int | None, default: int | None, max_tokens: int, is_open_ended: bool
 ) -> None:
     async def test(service: Service, engine: RecordingEngine) -> None:
-        generation = await service.generate([5] * n_prompt, fields_of(), limit, default_tokens=default)
-        await generation.whole()
+        fields = ChatFields(messages=[], max_tokens=limit) if default is None else fields_of(max_tokens=limit)
+        choices = await generate(service, [5] * n_prompt, fields)
+        await choices.whole()
         (asked,) = engine.asked
         assert (asked.max_tokens, asked.is_open_ended) == (max_tokens, is_open_ended)
-        assert (generation.n_tokens, generation.n_prompt_tokens) == (max_tokens, n_prompt)
+        assert choices.usage == Usage(n_prompt, max_tokens)
 
     run(tiny_model, test)
 
@@ -119,7 +141,7 @@ def test_what_the_context_cannot_hold_is_refused_with_both_sizes_and_never_cut(
 ) -> None:
     async def test(service: Service, engine: RecordingEngine) -> None:
         with pytest.raises(ContextLengthExceeded) as refusal:
-            await service.generate([5] * n_prompt, fields_of(), limit, default_tokens=16)
+            await generate(service, [5] * n_prompt, fields_of(max_tokens=limit))
         assert refusal.value.param == param
         assert str(n_prompt) in refusal.value.message and str(CONTEXT) in refusal.value.message
         assert engine.asked == [] and len(service.tickets) == 0
@@ -130,7 +152,7 @@ def test_what_the_context_cannot_hold_is_refused_with_both_sizes_and_never_cut(
 def test_an_empty_prompt_and_another_model_are_refused(tiny_model: Path) -> None:
     async def test(service: Service, engine: RecordingEngine) -> None:
         with pytest.raises(InputError) as refusal:
-            await service.generate([], fields_of(), 5)
+            await generate(service, [], fields_of(max_tokens=5))
         assert refusal.value.param == "prompt" and engine.asked == []
         service.check_model(None)
         service.check_model("tiny")
@@ -143,7 +165,7 @@ def test_an_empty_prompt_and_another_model_are_refused(tiny_model: Path) -> None
 def test_sampling_is_the_requests_then_the_servers_and_a_seed_is_always_set(tiny_model: Path) -> None:
     async def test(service: Service, engine: RecordingEngine) -> None:
         for fields in (fields_of(), fields_of(), fields_of(temperature=0, top_k=0, seed=0, min_p=0.5, ignore_eos=True)):
-            await (await service.generate([5], fields, 1)).whole()
+            await (await generate(service, [5], fields)).whole()
         first, second, third = engine.asked
         assert (first.sampling.temperature, first.sampling.top_k, first.sampling.top_p) == (0.3, 7, 1.0)
         assert first.sampling.seed != second.sampling.seed and first.id != second.id and not first.ignore_eos
@@ -157,7 +179,7 @@ def test_a_full_server_refuses_and_takes_the_next_when_one_is_gone(tiny_model: P
     runner = HangingRunner(PretendRunner(), decode_call=1)
 
     async def test(service: Service, engine: RecordingEngine) -> None:
-        asking = [asyncio.create_task(service.generate([5], fields_of(), 9)) for _ in range(3)]
+        asking = [asyncio.create_task(generate(service, [5], fields_of(max_tokens=9))) for _ in range(3)]
         try:
             while len(engine.asked) < 3:
                 await asyncio.sleep(0)
@@ -167,23 +189,23 @@ def test_a_full_server_refuses_and_takes_the_next_when_one_is_gone(tiny_model: P
         first, second, third = await asyncio.gather(*asking, return_exceptions=True)
         assert isinstance(third, ServerBusy) and third.retry_after_s
         assert not isinstance(first, BaseException) and not isinstance(second, BaseException)
-        assert await first.whole() == await second.whole() != Message()
+        assert await message_of(first) == await message_of(second) != Message()
         assert len(service.tickets) == 0
-        assert (await (await service.generate([6], fields_of(), 9)).whole()).text
+        assert (await message_of(await generate(service, [6], fields_of(max_tokens=9)))).text
 
     run(tiny_model, test, runner)
 
 
 def test_text_is_that_of_the_tokens(tiny_model: Path) -> None:
     async def test(service: Service, _: RecordingEngine) -> None:
-        generation = await service.generate([5, 6], fields_of(), 20)
+        choices = await generate(service, [5, 6], fields_of(max_tokens=20))
         tokens = pretend_alone(request("r", [5, 6], 20))
         assert service.tokenizer is not None
         detokenizer = service.tokenizer.detokenizer()
         for token in tokens:
             detokenizer.add_token(token)
         detokenizer.finalize()
-        assert await generation.whole() == Message(detokenizer.last_segment)
+        assert await message_of(choices) == Message(detokenizer.last_segment)
 
     run(tiny_model, test)
 
@@ -193,7 +215,7 @@ def test_phases_follow_the_engine_and_only_ready_serves(tiny_model: Path) -> Non
         async with serving(tiny_model, PretendRunner()) as (service, engine):
             phases = [service.phase]
             with pytest.raises(NotReady):
-                await service.generate([5], fields_of(), 1)
+                await generate(service, [5], fields_of(max_tokens=1))
             engine.start()
             await asyncio.to_thread(engine.ready.wait, 10)
             phases.append(service.phase)
@@ -209,12 +231,70 @@ def test_phases_follow_the_engine_and_only_ready_serves(tiny_model: Path) -> Non
 
 def test_a_dead_engine_is_told_to_every_reader_and_nothing_is_taken_any_more(tiny_model: Path) -> None:
     async def test(service: Service, engine: RecordingEngine) -> None:
-        generation = await service.generate([5, 6], fields_of(), 20)
+        choices = await generate(service, [5, 6], fields_of(max_tokens=20))
         with pytest.raises(MlxcelError):
-            await generation.whole()
+            await choices.whole()
         assert await asyncio.to_thread(engine.ended.wait, 10)
         assert service.phase is Phase.BROKEN and isinstance(engine.error, EngineDead)
         with pytest.raises(EngineDead):
-            await service.generate([5], fields_of(), 1)
+            await generate(service, [5], fields_of(max_tokens=1))
 
     run(tiny_model, test, FailingRunner(PretendRunner(), decode_calls={1}, probe_fails=True))
+
+
+async def three(service: Service, *prompts: list[int]) -> Choices:
+    """Two answers to the first prompt and one to each of the others."""
+    assert service.tokenizer is not None
+    fields = fields_of(max_tokens=9)
+    sampling = service.sampling(fields, service.tokenizer)
+    first, *others = prompts
+    return await service.generate(
+        [[Prepared(first, sampling) for _ in range(2)], *([Prepared(other, sampling)] for other in others)], fields
+    )
+
+
+def test_choices_are_read_side_by_side_and_counted_with_each_prompt_once(tiny_model: Path) -> None:
+    async def test(service: Service, _: RecordingEngine) -> None:
+        choices = await three(service, [5, 6], [7])
+        seen: list[int] = []
+        async for arrived in choices.pieces():
+            assert arrived is not None
+            seen.append(arrived[0])
+        assert set(seen) == {0, 1, 2} and len(choices.ends) == 3
+        assert choices.usage == Usage(n_prompt_tokens=3, n_tokens=27)
+        first, second, third = await (await three(service, [5, 6], [7])).whole()
+        assert first == second != third
+        assert third.message == await message_of(await generate(service, [7], fields_of(max_tokens=9)))
+
+    run(tiny_model, test, n_rows=3)
+
+
+def test_choices_for_which_there_is_no_place_leave_none_behind(tiny_model: Path) -> None:
+    runner = HangingRunner(PretendRunner(), decode_call=1)
+
+    async def test(service: Service, _: RecordingEngine) -> None:
+        try:
+            running = await generate(service, [5], fields_of(max_tokens=9))
+            assert await asyncio.to_thread(runner.is_hanging.wait, 10)
+            asking = asyncio.create_task(three(service, [5, 6], [7]))
+            while len(service.tickets) < 4:
+                await asyncio.sleep(0)
+        finally:
+            runner.release()
+        with pytest.raises(ServerBusy):
+            await asking
+        await running.whole()
+        await service.tickets.all_ended()
+
+    run(tiny_model, test, runner, n_rows=3)
+
+
+def test_an_error_of_one_choice_is_the_requests(tiny_model: Path) -> None:
+    async def test(service: Service, _: RecordingEngine) -> None:
+        choices = await three(service, [5, 6], [7, 8])
+        with pytest.raises(MlxcelError):
+            await choices.whole()
+        choices.cancel()
+        await service.tickets.all_ended()
+
+    run(tiny_model, test, FailingRunner(PretendRunner(), prefill_calls={2}), n_rows=3)

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from mlxcel.api.service import SamplingDefaults
 from mlxcel.cli.compose import Loaded, checkpoint_of, make_engine, served_model
 from mlxcel.config.settings import ServeSettings
-from mlxcel.core import Event
+from mlxcel.core import Event, SamplingParams
 from mlxcel.errors import ConfigError, ModelError
 from mlxcel.model.checkpoint import Checkpoint, read_checkpoint
 from tests.support.turns import request
@@ -21,7 +20,7 @@ def checkpoint(tiny_model: Path) -> Checkpoint:
     return read_checkpoint(tiny_model)
 
 
-def defaults_of(checkpoint: Checkpoint, declared: dict[str, Any], **settings: Any) -> SamplingDefaults:
+def defaults_of(checkpoint: Checkpoint, declared: dict[str, Any], **settings: Any) -> SamplingParams:
     changed = dataclasses.replace(checkpoint, generation_config=declared)
     return served_model(ServeSettings(**settings), changed).sampling
 
@@ -34,19 +33,24 @@ def test_the_model_id_is_the_alias_or_the_folders_name(checkpoint: Checkpoint) -
 
 def test_sampling_defaults_are_settings_then_the_checkpoints_then_ours(checkpoint: Checkpoint) -> None:
     declared = {"temperature": 0.6, "top_k": 20, "top_p": None}
-    assert defaults_of(checkpoint, {}) == SamplingDefaults(1.0, 1.0, 0, 0.0)
-    assert defaults_of(checkpoint, declared) == SamplingDefaults(0.6, 1.0, 20, 0.0)
-    assert defaults_of(checkpoint, declared, temperature=0.0, min_p=0.1) == SamplingDefaults(0.0, 1.0, 20, 0.1)
+    penalised = {"repetition_penalty": 1.05, "typical_p": 0.9}
+    assert defaults_of(checkpoint, {}) == SamplingParams(0)
+    assert defaults_of(checkpoint, declared) == SamplingParams(0, 0.6, 1.0, 20)
+    assert defaults_of(checkpoint, declared, temperature=0.0, min_p=0.1) == SamplingParams(0, 0.0, 1.0, 20, 0.1)
+    assert defaults_of(checkpoint, penalised) == SamplingParams(0, repetition_penalty=1.05, typical_p=0.9)
+    assert defaults_of(checkpoint, penalised, repetition_penalty=1.0) == SamplingParams(0, typical_p=0.9)
 
 
 def test_a_greedy_checkpoint_leaves_the_settings_in_force(checkpoint: Checkpoint) -> None:
     declared = {"do_sample": False, "temperature": 0.6}
-    assert defaults_of(checkpoint, declared) == SamplingDefaults(temperature=0.0)
-    assert defaults_of(checkpoint, declared, top_p=0.9, top_k=5) == SamplingDefaults(0.0, 0.9, 5, 0.0)
-    assert defaults_of(checkpoint, declared, temperature=0.7) == SamplingDefaults(0.7)
+    assert defaults_of(checkpoint, declared) == SamplingParams(0, temperature=0.0)
+    assert defaults_of(checkpoint, declared, top_p=0.9, top_k=5) == SamplingParams(0, 0.0, 0.9, 5)
+    assert defaults_of(checkpoint, declared, temperature=0.7) == SamplingParams(0, 0.7)
 
 
-@pytest.mark.parametrize("declared", [{"top_k": -1}, {"temperature": "warm"}, {"top_p": 3}, {"min_p": True}])
+@pytest.mark.parametrize(
+    "declared", [{"top_k": -1}, {"temperature": "warm"}, {"top_p": 3}, {"min_p": True}, {"typical_p": -1}]
+)
 def test_a_checkpoints_default_that_no_request_could_send_is_refused(
     checkpoint: Checkpoint, declared: dict[str, Any]
 ) -> None:
@@ -55,7 +59,7 @@ def test_a_checkpoints_default_that_no_request_could_send_is_refused(
         defaults_of(checkpoint, declared)
     assert refusal.value.param == name and "generation_config.json" in refusal.value.message
     chosen: dict[str, Any] = {name: 0}
-    assert defaults_of(checkpoint, declared, **chosen) == SamplingDefaults(**chosen)
+    assert defaults_of(checkpoint, declared, **chosen) == SamplingParams(0, **chosen)
 
 
 def test_a_missing_model_is_refused_with_what_to_do() -> None:
