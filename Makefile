@@ -3,15 +3,17 @@
 # make setup   .venv with .venv/bin/mlxcel     make check   lint, types, layering
 # make bench   our served rate beside mlx_lm.server's    make bench-recut   tools/recut on a large repository
 # make demo-recut   the patch-stack tool in two minutes of reading
+# make fuzz-api   an hour of requests against the OpenAPI document; EXAMPLES=n for each operation
 # make lock    resolve the development dependencies again
 # Overrides:   make serve MODEL=dir PORT=n ARGS='--no-batch'   PYTHON=python3.12
 MODEL ?= build/models/SmolLM2-135M-Instruct
 PORT ?= 8080
 ARGS ?=
+EXAMPLES ?= 500
 TESTS ?= tests
 bin := .venv/bin
 
-.PHONY: serve test check setup setup-tcl setup-model lock bench bench-recut demo-recut clean
+.PHONY: serve test check setup setup-tcl setup-model lock bench bench-recut demo-recut fuzz-api clean
 .DEFAULT_GOAL := test
 
 setup:
@@ -47,6 +49,9 @@ bench-recut: setup
 
 demo-recut: setup
 	@tools/demo-recut
+
+fuzz-api: setup
+	SCHEMATHESIS_EXAMPLES=$(EXAMPLES) $(bin)/python -m pytest tests/server/test_schemathesis.py
 
 lock:
 	$(bin)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.10 --generate-hashes --no-header --upgrade -o requirements-dev.lock

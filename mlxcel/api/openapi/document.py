@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from mlxcel.api.openapi import answers
+from mlxcel.api.openapi.examples import EXAMPLES
 from mlxcel.api.openapi.operations import OPERATIONS, Operation
 
 EVERYWHERE = (400, 405, 408, 421, 431, 500)
@@ -88,6 +89,8 @@ def _operation(operation: Operation, references: dict[type, Any], asks_for_keys:
         described["parameters"] = [_parameter(operation, name, schema) for name, schema in operation.parameters.items()]
     if operation.body is not None:
         content = _content({"application/json": references[operation.body]})
+        examples = {name: {"value": body} for name, body in EXAMPLES[operation.path].items()}
+        content["application/json"]["examples"] = examples
         described["requestBody"] = {"required": True, "content": content}
     needs_key = asks_for_keys and not operation.is_open
     responses = {} if operation.answer is None else {"200": _answer(operation, references)}
@@ -107,8 +110,8 @@ def _refusal(operation: Operation, status: int, references: dict[type, Any]) -> 
 
 
 def _answer(operation: Operation, references: dict[type, Any]) -> dict[str, Any]:
-    if isinstance(operation.answer, str):
-        return _response("The answer", {operation.answer: {} if "json" in operation.answer else _TEXT}, {})
+    if isinstance(operation.answer, tuple):
+        return _response("The answer", {name: _TEXT if "text" in name else {} for name in operation.answer}, {})
     assert operation.answer is not None
     content = {"application/json": references[operation.answer]}
     if operation.streams:

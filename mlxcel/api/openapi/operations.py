@@ -23,7 +23,7 @@ WITH_BODY = (404, 413, 503)
 
 @dataclass(frozen=True)
 class Operation:
-    """One method of one path. `answer` is the shape of its 200, None where it has none.
+    """One method of one path. `answer` is the shape of its 200, or the media types of one without; None: no 200.
 
     `streams`: it may answer with events instead. `statuses` are its own beside `EVERYWHERE`; `parameters` by name, with
     their schemas, in the query unless the path has them.
@@ -32,7 +32,7 @@ class Operation:
     method: str
     path: str
     summary: str
-    answer: type[Struct] | str | None
+    answer: type[Struct] | tuple[str, ...] | None
     body: type[Struct] | None = None
     streams: bool = False
     statuses: tuple[int, ...] = ()
@@ -94,11 +94,11 @@ OPERATIONS = (
         parameters={"model_id": {"type": "string", "minLength": 1}},
     ),
     Operation("get", "/health", "Whether requests are served", answers.Health, statuses=(503,), is_open=True),
-    Operation("get", "/metrics", "Prometheus metrics", "text/plain"),
+    Operation("get", "/metrics", "Prometheus metrics", ("text/plain", "application/openmetrics-text")),
     Operation(
         "get", "/slots", "Who runs and who waits", answers.Slots, statuses=(503,),
         parameters={"fail_on_no_slot": _FLAG},
     ),
     Operation("get", "/version", "Versions", answers.Version),
-    Operation("get", "/openapi.json", "This document", "application/json"),
+    Operation("get", "/openapi.json", "This document", ("application/json",)),
 )  # fmt: skip
