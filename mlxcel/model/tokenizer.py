@@ -87,7 +87,7 @@ class Tokenizer:
 
         Errors: InputError for an id that no token has.
         """
-        n_tokens = len(self._wrapper)
+        n_tokens = len(self._wrapper._tokenizer)
         for index, token in enumerate(tokens):
             if not 0 <= token < n_tokens:
                 raise InputError(

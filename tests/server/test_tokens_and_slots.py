@@ -47,6 +47,15 @@ def test_both_spellings_give_what_the_tokenizer_gives(client: httpx.Client, tool
         assert ask(client, "/detokenize", tokens=ids) == {"content": text, "prompt": text}
 
 
+def test_pieces_are_text_or_the_bytes_of_a_part_of_a_character(client: httpx.Client) -> None:
+    text = "héllo 日"
+    pieces = ask(client, "/tokenize", content=text, with_pieces=True)["tokens"]
+    assert [piece["id"] for piece in pieces] == ask(client, "/tokenize", content=text)["tokens"]
+    shown = [piece["piece"].encode() if isinstance(piece["piece"], str) else bytes(piece["piece"]) for piece in pieces]
+    assert b"".join(shown) == text.encode()
+    assert any(isinstance(piece["piece"], list) for piece in pieces)
+
+
 def test_a_text_gets_the_bos_token_where_it_is_asked_for(tmp_path: Path) -> None:
     with serving(make_tiny_llama(tmp_path, adds_bos=True)) as server, server.client() as client:
         plain = ask(client, "/tokenize", content=f"a{TURN_END}")["tokens"]

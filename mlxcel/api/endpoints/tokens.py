@@ -13,7 +13,7 @@ from mlxcel.api.intake import Intake
 from mlxcel.api.service import Service
 from mlxcel.api.statuses import json_response
 from mlxcel.api.stream import unless_client_leaves
-from mlxcel.api.wire.tokens import DetokenizeFields, TemplateFields, TokenizeFields
+from mlxcel.api.wire.tokens import DetokenizeFields, TemplateFields, TokenizeFields, pieces
 from mlxcel.model.tokenizer import Tokenizer
 
 
@@ -29,7 +29,8 @@ def routes(service: Service, intake: Intake) -> list[Route]:
                 ids = tokenizer.encode(
                     fields.text, adds_special=fields.adds_special, parses_control=fields.parse_special is not False
                 )
-            return {"tokens": ids, "count": len(ids), "max_model_len": service.model.context_tokens}
+            shown = pieces(ids, map(tokenizer.vocabulary.bytes_of, ids)) if fields.with_pieces else ids
+            return {"tokens": shown, "count": len(ids), "max_model_len": service.model.context_tokens}
 
         text = fields.text if conversation is None else conversation.text
         body = await unless_client_leaves(request.receive, service.tokenize(tokens, text=text))

@@ -142,10 +142,17 @@ class Models(Struct):
     data: list[Model]
 
 
-class Tokens(Struct):
-    """POST /tokenize. `max_model_len` is the context."""
+class Piece(Struct):
+    """A token and what it stands for: text, or bytes where it is a part of a character."""
 
-    tokens: list[int]
+    id: int
+    piece: str | list[int]
+
+
+class Tokens(Struct):
+    """POST /tokenize: ids, or pieces where they were asked for. `max_model_len` is the context."""
+
+    tokens: list[int | Piece]
     count: int
     max_model_len: int
 

@@ -135,5 +135,5 @@ def _content(schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parameter(operation: Operation, name: str, schema: Any) -> dict[str, Any]:
-    in_path = f"{{{name}}}" in operation.path
-    return {"name": name, "in": "path" if in_path else "query", "required": in_path, "schema": schema}
+    place = "path" if f"{{{name}}}" in operation.path else "header" if name.startswith("X-") else "query"
+    return {"name": name, "in": place, "required": place == "path", "schema": schema}

@@ -16,6 +16,7 @@ from mlxcel.api.wire.embeddings import EmbeddingFields
 from mlxcel.api.wire.messages import CountTokensFields, MessagesFields
 from mlxcel.api.wire.response_requests import ResponseFields
 from mlxcel.api.wire.tokens import DetokenizeFields, TemplateFields, TokenizeFields
+from mlxcel.core import Priority
 
 WITH_BODY = (404, 413, 503)
 """Beside what every operation may answer: a model that is not served, a body too large, and no room or not ready."""
@@ -26,7 +27,7 @@ class Operation:
     """One method of one path. `answer` is the shape of its 200, or the media types of one without; None: no 200.
 
     `streams`: it may answer with events instead. `statuses` are its own beside `EVERYWHERE`; `parameters` by name, with
-    their schemas, in the query unless the path has them.
+    their schemas: in the path where it has them, in a header if named as one, else in the query.
     """
 
     method: str
@@ -48,14 +49,18 @@ class Operation:
         return "_".join([self.method, *filter(None, words.split("/"))])
 
 
+_BY_ID: Mapping[str, Any] = {"response_id": {"type": "string", "minLength": 1, "pattern": "^[^/]+$"}}
+_FLAG: Mapping[str, Any] = {"type": "string", "enum": ["0", "1", "false", "true"]}
+_PRIORITY: Mapping[str, Any] = {"X-Priority": {"type": "string", "enum": [lane.value for lane in Priority]}}
+
+
 def _generating(
     path: str, summary: str, answer: type[Struct], body: type[Struct], requires: tuple[str, ...] = ()
 ) -> Operation:
-    return Operation("post", path, summary, answer, body, streams=True, statuses=WITH_BODY, requires=requires)
+    return Operation(
+        "post", path, summary, answer, body, streams=True, statuses=WITH_BODY, parameters=_PRIORITY, requires=requires
+    )
 
-
-_BY_ID: Mapping[str, Any] = {"response_id": {"type": "string", "minLength": 1, "pattern": "^[^/]+$"}}
-_FLAG: Mapping[str, Any] = {"type": "string", "enum": ["0", "1", "false", "true"]}
 
 OPERATIONS = (
     _generating("/v1/completions", "Go on from a text", answers.Completion, CompletionFields),

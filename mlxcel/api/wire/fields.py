@@ -38,7 +38,6 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "chat_template": (),
     "add_generation_prompt": (True,),
     "continue_final_message": (False,),
-    "with_pieces": (False,),
     "return_token_strs": (False,),
 }
 """Each field that some endpoint does not serve, and the values that ask for nothing."""

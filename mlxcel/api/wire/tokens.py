@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from mlxcel.api.wire.body import Fields
@@ -37,6 +38,7 @@ class TokenizeFields(Fields, kw_only=True):
     add_special: bool | None = None
     add_special_tokens: bool | None = None
     parse_special: bool | None = None
+    with_pieces: bool | None = None
 
     def check(self) -> None:
         if sum(value is not None for value in (self.content, self.prompt, self.messages)) != 1:
@@ -73,6 +75,18 @@ class TokenizeFields(Fields, kw_only=True):
         if self.messages is None:
             return None
         return _conversation(self.messages, self.tools, self.chat_template_kwargs)
+
+
+def pieces(tokens: Sequence[int], texts: Iterable[bytes]) -> list[dict[str, Any]]:
+    """Tokens with what each stands for: text, or its bytes where they are a part of a character."""
+    return [{"id": token, "piece": _piece(text)} for token, text in zip(tokens, texts, strict=True)]
+
+
+def _piece(text: bytes) -> str | list[int]:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return list(text)
 
 
 class DetokenizeFields(Fields, kw_only=True):
