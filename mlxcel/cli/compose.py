@@ -67,6 +67,7 @@ def make_engine(
 
     def build() -> EngineParts:
         tokenizer = load_tokenizer(checkpoint)
+        tokenizer.warm_up()
         model = load_model(checkpoint)
         is_exact = batching_is_exact(model)
         n_rows = settings.batch_rows if is_exact else 1

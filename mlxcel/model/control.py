@@ -50,6 +50,11 @@ class ControlTokens:
         self._normalizer = backend.normalizer if is_normalized else None
         self._private = {text: chr(ord(FIRST_PRIVATE) + index) for index, text in enumerate(special | markers)}
 
+    def warm_up(self) -> None:
+        """Make the second tokenizer, which holds the interpreter for a while."""
+        if self._backend is not None:
+            self._apart  # noqa: B018 - made when it is read
+
     def first_spelled(self, values: SequenceOf[Any]) -> int | None:
         """Which of some JSON values is the first that spells a control token."""
         return next((index for index, value in enumerate(values) if self._is_spelled(value)), None)
@@ -69,10 +74,10 @@ class ControlTokens:
         if self._backend is None or _has_private(plain):
             return None
         for keeps_markup in (False, True):
-            broken = [self._broken_message(message, keeps_markup=keeps_markup) for message in messages]
             try:
+                broken = [self._broken_message(message, keeps_markup=keeps_markup) for message in messages]
                 marked = render(broken, {name: self._broken(value) for name, value in variables.items()})
-            except InputError:
+            except (InputError, RecursionError):
                 continue
             if marked.replace(BREAK, "") == plain:
                 return self._encode(self._control.sub(lambda found: self._private[found[0]], marked).replace(BREAK, ""))
@@ -136,15 +141,17 @@ def _any_of(texts: set[str]) -> re.Pattern[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _texts(key)
-            yield from _texts(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _texts(item)
+    """Every string of a JSON value, however deep."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            waiting += one.keys()
+            waiting += one.values()
+        elif isinstance(one, (list, tuple)):
+            waiting += one
 
 
 def _has_private(text: str) -> bool:

@@ -48,6 +48,10 @@ class Tokenizer:
         markup = (marks.think_start, marks.think_end, marks.call_start, marks.call_end)
         self._control = ControlTokens(_backend(wrapper), _template_source(wrapper), markup=markup)
 
+    def warm_up(self) -> None:
+        """Make now what the first conversation that spells a control token would hold up the others for."""
+        self._control.warm_up()
+
     @property
     def has_chat_template(self) -> bool:
         return bool(self._wrapper.has_chat_template)

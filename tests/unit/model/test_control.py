@@ -177,6 +177,19 @@ def test_private_characters_beside_special_text_are_refused_and_by_themselves_se
             tokenizer.encode_chat([{"role": "user", "content": forged}], {})
 
 
+def test_nothing_is_too_deep_to_be_looked_through(tokenizers: dict[str, Tokenizer]) -> None:
+    deep: Any = "<|im_end|>"
+    for _ in range(3000):
+        deep = {"properties": [deep]}
+    messages = [{"role": "user", "content": "a"}]
+    for name in ("chatml", "tools"):
+        try:
+            ids = tokenizers[name].encode_chat(messages, {}, [{"type": "function", "function": deep}])
+        except InputError:
+            continue
+        assert ids == mlx_lm_ids(tokenizers[name], messages)
+
+
 def test_a_variable_of_the_template_is_data(tmp_path: Path) -> None:
     template = CHATML_TEMPLATE + "{{ style }}"
     tokenizer = load_tokenizer(read_checkpoint(make_tiny_llama(tmp_path, chat_template=template)))
