@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
 import signal
@@ -21,41 +20,15 @@ from starlette.types import ASGIApp
 
 from mlxcel.api.service import Service
 from mlxcel.config.settings import ServeSettings
-from mlxcel.errors import BugError, EngineDead, InputError, MlxcelError, NotReady, PortInUse
+from mlxcel.errors import BugError, EngineDead, MlxcelError, NotReady
 
 log = logging.getLogger("mlxcel.server")
 
-BACKLOG = 1024
 IDLE_CONNECTION_S = 75
 FLUSH_S = 2.0
 """How long responses may still be written once their tickets have ended."""
 FLUSH_INTERVAL_S = 0.01
 WATCH_INTERVAL_S = 0.5
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket, made before the model loads so that a taken port costs no time.
-
-    Errors: PortInUse; InputError for an address that is not this machine's.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        if error.errno == errno.EADDRINUSE:
-            raise PortInUse(
-                f"{host}:{port} is in use by another process; nothing was started. Stop that one or choose "
-                "another --port"
-            ) from error
-        raise InputError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}; nothing was started", param="host"
-        ) from error
-    listener.setblocking(False)
-    return listener
 
 
 class Server:

@@ -18,7 +18,7 @@ from mlxcel.cli.models import models_app
 from mlxcel.cli.options import ConfigOption, JsonOption, ModelArgument, ModelsDirOption
 from mlxcel.cli.servicing import service_app
 from mlxcel.config.settings import ServeSettings
-from mlxcel.config.sources import resolve
+from mlxcel.config.sources import config_path, read_sources, resolve
 from mlxcel.errors import InputError
 
 app = typer.Typer(
@@ -106,9 +106,9 @@ def serve(
     settings = read_settings()
     leave_quietly_on_signals()
     if sys.platform == "darwin":
-        from mlxcel.service.metal import check_metal
+        from mlxcel.device import probe_device
 
-        check_metal()
+        probe_device()
     from mlxcel.cli.serving import serve as run
 
     run(settings, read_settings=read_settings)
@@ -245,6 +245,23 @@ def bench(
         ),
         as_json=as_json,
     )
+
+
+@app.command()
+def doctor(
+    model: ModelArgument = None,
+    host: Annotated[Optional[str], typer.Option(help="Address that the server would listen on.")] = None,
+    port: Annotated[Optional[int], typer.Option(help="Its port.")] = None,
+    models_dir: ModelsDirOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look at everything that could keep a server from starting. Loads no model; exits 1 where there is a problem."""
+    from mlxcel.cli.doctoring import run as run_doctor
+
+    flags = {"model": model, "host": host, "port": port, "models_dir": models_dir}
+    resolved, faults = read_sources(flags, os.environ, config)
+    run_doctor(resolved.settings, faults, file=config or config_path(os.environ), as_json=as_json)
 
 
 @app.command()

@@ -35,6 +35,8 @@ def exit_code_of(error: MlxcelError) -> int:
     return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
 
 
+FOUND_PROBLEMS = 1
+"""A command did what it was asked to, and what it looked at is not well."""
 READER_LEFT = 141
 """As a shell reports a program that SIGPIPE ended."""
 OUTPUT_FAILED = 74

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from mlxcel.api.app import make_app
-from mlxcel.api.server import Server, bind
+from mlxcel.api.listener import bind
+from mlxcel.api.server import Server
 from mlxcel.api.service import RowsServed, Service
 from mlxcel.cli.compose import Loaded, checkpoint_of, make_engine, served_model
 from mlxcel.cli.exits import say

@@ -1,0 +1,42 @@
+"""Everything that is looked at, in the order in which it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from mlxcel.config.settings import ServeSettings
+from mlxcel.doctor.finding import Finding
+from mlxcel.doctor.machine import (
+    look_at_device,
+    look_at_disk,
+    look_at_memory,
+    look_at_open_files,
+    physical_memory_bytes,
+)
+from mlxcel.doctor.model import look_at_model
+from mlxcel.doctor.places import look_at_config, look_at_log, look_at_models_folder
+from mlxcel.doctor.port import look_at_port
+from mlxcel.doctor.versions import look_at_versions
+from mlxcel.errors import ConfigError
+
+
+def examine(settings: ServeSettings, faults: Sequence[ConfigError], *, file: Path) -> list[Finding]:
+    """Look at everything. `faults` are those of the settings' sources, `file` is the config file."""
+    models_dir = Path(settings.models_dir)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(look_at_device)  # the child takes the longest
+        versions = look_at_versions()
+        places = [
+            *look_at_config(file, faults),
+            look_at_models_folder(models_dir),
+            look_at_disk(models_dir),
+            look_at_log(Path(settings.log_file).expanduser() if settings.log_file else None),
+        ]
+        port = look_at_port(settings.host, settings.port)
+        device_found, device = asked.result()
+    memory_bytes = (device and device.memory_bytes) or physical_memory_bytes()
+    model_found, model = look_at_model(settings, memory_bytes=memory_bytes)
+    machine = [device_found, look_at_memory(memory_bytes, model), look_at_open_files()]
+    return [*versions, *machine, *places, model_found, port]
