@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,25 @@ def test_every_spelling_agrees_in_text_and_in_openmetrics(client: httpx.Client, 
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
     families = families_of(answer.text, is_openmetrics=True)
     assert families.keys() == families_of(page(client)).keys()
+
+
+def test_who_runs_and_who_waits_is_told_while_they_do(tiny_model: Path) -> None:
+    long = {"prompt": "Once", "max_tokens": 1500, "ignore_eos": True, "stream": True}
+    with serving(tiny_model, "--max-batch-size", "1") as server, server.client() as client:
+        with ExitStack() as streams:
+            for _ in range(3):
+                streams.enter_context(client.stream("POST", "/v1/completions", json=long))
+            wait_for_metric(client, "mlxcel_queue_depth", 2)
+            wait_for_metric(client, "mlxcel_decoding", 1)
+            values = values_of(page(client))
+        waiting = ("mlxcel_queue_depth", "llamacpp:requests_deferred", "vllm:num_requests_waiting")
+        running = ("mlxcel_running", "llamacpp:requests_processing", "vllm:num_requests_running")
+        assert [values[name] for name in waiting] == [2, 2, 2] and [values[name] for name in running] == [1, 1, 1]
+        assert values["mlxcel_slots_used"] == 3
+        wait_for_metric(client, "mlxcel_slots_used", 0)
+        ended = values_of(page(client))
+        # Who left the queue is known from who got a token, and how long all waited is not made up.
+        assert ended["vllm:request_queue_time_seconds_count"] == ended["vllm:request_decode_time_seconds_count"] <= 3
 
 
 def test_an_unbounded_server_leaves_its_limits_out(tiny_model: Path) -> None:
