@@ -17,6 +17,7 @@ from mlxcel.cli.exits import leave, leave_quietly_on_signals
 from mlxcel.cli.models import models_app
 from mlxcel.cli.options import ConfigOption, JsonOption, ModelArgument, ModelsDirOption
 from mlxcel.cli.servicing import service_app
+from mlxcel.cli.systemwide import ForSystemOption, PrefixOption, become_owner_of, check_readable, system_settings
 from mlxcel.config.settings import ServeSettings
 from mlxcel.config.sources import config_path, read_sources, resolve
 from mlxcel.errors import InputError
@@ -185,13 +186,20 @@ def import_(
     ] = False,
     models_dir: ModelsDirOption = None,
     config: ConfigOption = None,
+    system: ForSystemOption = False,
+    prefix: PrefixOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Turn a GGUF file into an MLX model folder, losslessly."""
     from mlxcel.cli.importing import run as run_import
     from mlxcel.store.catalogue import check_name
 
-    if target is None:
+    if system:
+        folder = Path(system_settings(prefix, own=(models_dir, config, target)).models_dir)
+        become_owner_of(folder)
+        check_readable(source, folder)
+        target = folder / check_name(source.stem, param="FILE.gguf")
+    elif target is None:
         settings = resolve({"models_dir": models_dir}, os.environ, config).settings
         target = Path(settings.models_dir) / check_name(source.stem, param="DIR")
     run_import(source, target, dequantize=dequantize, float16_norms=float16_norms, as_json=as_json)

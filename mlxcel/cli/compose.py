@@ -92,7 +92,8 @@ def checkpoint_of(settings: ServeSettings) -> Checkpoint:
     if not settings.model:
         raise ModelError(
             "no model was named; nothing was started. Give a name of 'mlxcel list' or a folder: 'mlxcel serve MODEL', "
-            "MLXCEL_MODEL, or model = ... in config.toml. 'mlxcel pull' fetches one, 'mlxcel import' makes one",
+            "MLXCEL_MODEL, or model = ... in config.toml. 'mlxcel pull OWNER/NAME' fetches one ('sudo mlxcel pull "
+            "OWNER/NAME --system' for the service), 'mlxcel import' makes one",
             param="model",
         )
     return read_checkpoint(find_model(settings.model, Path(settings.models_dir)))

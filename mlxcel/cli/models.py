@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from mlxcel.cli.options import ConfigOption, JsonOption, ModelArgument, ModelsDirOption
+from mlxcel.cli.systemwide import ForSystemOption, PrefixOption, become_owner_of, system_settings
 from mlxcel.config.settings import ServeSettings
 from mlxcel.config.sources import bytes_of, resolve
 from mlxcel.errors import InputError
@@ -24,12 +25,17 @@ def pull(
     retries: Annotated[int, typer.Option(min=0, max=20, help="How often to wait for a hub that is gone.")] = 5,
     models_dir: ModelsDirOption = None,
     config: ConfigOption = None,
+    system: ForSystemOption = False,
+    prefix: PrefixOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Fetch a model from a hub, whole or not at all; the same command goes on where an earlier one stopped."""
-    settings = _settings(models_dir, config)
+    own = (models_dir, config)
+    settings = system_settings(prefix, own=own) if system else _settings(models_dir, config)
     from mlxcel.cli.storing import pull as run
 
+    if system:
+        become_owner_of(Path(settings.models_dir))
     endpoint = os.environ.get("HF_ENDPOINT") or None
     run(settings, repo, revision=revision, name=name, n_retries=retries, endpoint=endpoint, as_json=as_json)
 

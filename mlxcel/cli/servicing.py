@@ -16,10 +16,11 @@ import typer
 from mlxcel.cli.columns import aligned, show
 from mlxcel.cli.exits import leave
 from mlxcel.cli.options import ConfigOption
+from mlxcel.cli.systemwide import PrefixOption, system_layout
 from mlxcel.config.sources import config_path, default_models_dir, resolve
 from mlxcel.errors import ConfigError, InputError
 from mlxcel.service import launchctl, steps, templates
-from mlxcel.service.layout import Layout, agent_layout, daemon_layout, macports_prefix
+from mlxcel.service.layout import Layout, agent_layout
 
 NOT_RUNNING = 3
 """As service programs report it since the LSB."""
@@ -29,7 +30,6 @@ service_app = typer.Typer(help="Run the server as a launchd service.", rich_mark
 SystemOption = Annotated[
     bool, typer.Option("--system", help="The daemon that the port installed, instead of your own agent.")
 ]
-PrefixOption = Annotated[Optional[Path], typer.Option("--prefix", help="MacPorts' prefix.", show_default=False)]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")]
 _Plan = Callable[[Layout, Optional[launchctl.JobState]], list[steps.Step]]
 
@@ -133,7 +133,7 @@ def render(
 
 def _layout(*, system: bool = False, prefix: Path | None = None, config: Path | None = None) -> Layout:
     if system:
-        return daemon_layout((prefix or macports_prefix(sys.prefix)).absolute())
+        return system_layout(prefix)
     if prefix is not None:
         raise InputError("--prefix is the daemon's; give it with --system", param="prefix")
     person = pwd.getpwuid(os.getuid())

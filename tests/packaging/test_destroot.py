@@ -64,7 +64,8 @@ class Port:
 
     @property
     def site_packages(self) -> Path:
-        (found,) = (self.prefix / FRAMEWORK / "lib").glob("python3*/site-packages")
+        top = self.prefix if self.prefix.exists() else self.within(self.prefix)
+        (found,) = (top / FRAMEWORK / "lib").glob("python3*/site-packages")
         return found
 
     def tree(self) -> list[str]:
