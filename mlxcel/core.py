@@ -136,8 +136,8 @@ class Sequence:
     decode steps sent to the device, of which the newest may not be read yet. `end_ids` are the tokens that end it.
     `group` holds the sequences that were submitted with it to answer the same prompt, itself among them, until they
     end; a lone sequence has none. `prompt_logprobs` gathers what is reported with its first token. `n_computed` counts
-    tokens that were prefilled for it, none of which it took over; `started_s` is when it first left the queue, in the
-    monotonic seconds of the scheduler's turns.
+    tokens that were prefilled for it, none of which it took over; `n_from_prefix` those of its prompt that a prefix
+    had; `started_s` is when it first left the queue, in the monotonic seconds of the scheduler's turns.
     """
 
     request: Request
@@ -147,6 +147,7 @@ class Sequence:
     n_launched: int = 0
     n_generated: int = 0
     n_computed: int = 0
+    n_from_prefix: int = 0
     started_s: float | None = None
     end_ids: frozenset[int] = frozenset()
     group: list[Sequence] = field(default_factory=list, repr=False)
@@ -165,6 +166,13 @@ class Sequence:
         return len(self.tokens) - 1 - self.n_prefilled
 
     @property
+    def n_cached(self) -> int:
+        """Tokens whose keys and values are cached, or will be when the step under way is done."""
+        if self.state is State.DECODING:
+            return len(self.tokens) - 1 + self.n_launched - self.n_generated
+        return self.n_prefilled
+
+    @property
     def measures_prompt(self) -> bool:
         """Its prefill makes log-probabilities that were asked for and are not reported yet."""
         return self.request.n_prompt_logprobs is not None and self.n_generated == 0
@@ -174,6 +182,8 @@ class Sequence:
         self.state = State.QUEUED
         self.n_prefilled = 0
         self.n_launched = self.n_generated
+        if self.n_generated == 0:
+            self.n_from_prefix = 0
         self.prompt_logprobs.clear()
 
 
@@ -196,10 +206,13 @@ class Sampled(NamedTuple):
 
 
 class Start(NamedTuple):
-    """How a sequence came to its first token: when it left the queue (monotonic), and the prompt tokens computed."""
+    """How a sequence came to its first token: when it left the queue (monotonic), and how many of its prompt's tokens
+    were computed, or taken over from a prefix.
+    """
 
     left_queue_s: float
     n_computed: int
+    n_from_prefix: int = 0
 
 
 class Event(NamedTuple):

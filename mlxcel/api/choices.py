@@ -31,6 +31,7 @@ class Choices:
         return Usage(
             n_prompt_tokens=sum(group[0].n_prompt_tokens for group in self._groups),
             n_tokens=sum(generation.n_tokens for generation in self._all),
+            n_cached_tokens=sum(max(generation.n_cached_tokens for generation in group) for group in self._groups),
         )
 
     @property

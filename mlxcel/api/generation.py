@@ -18,7 +18,8 @@ class Generation:
 
     `reader` tells what the text means; without one all of it is content. `logprobs` reports the tokens, if they were
     asked for. With `is_prompt_only` no token of the answer is shown or counted. `n_tokens` counts what was generated
-    for this answer, the end token included; `first_token_s` is a monotonic time, None until it happens.
+    for this answer, the end token included, `n_cached_tokens` those of the prompt that a prefix had; `first_token_s` is
+    a monotonic time, None until it happens.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class Generation:
         is_prompt_only: bool = False,
     ) -> None:
         self.n_tokens = 0
+        self.n_cached_tokens = 0
         self.finish: FinishReason | None = None
         self.first_token_s: float | None = None
         self._ticket = ticket
@@ -104,6 +106,8 @@ class Generation:
     def _read(self, events: list[Event]) -> tuple[str, Exception | None]:
         shown = []
         for event in events:
+            if event.start is not None:
+                self.n_cached_tokens = event.start.n_from_prefix
             if event.token is not None and not self._is_prompt_only:
                 self.n_tokens += 1
                 # The token that stops a sequence has no text of its own.

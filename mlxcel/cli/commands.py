@@ -62,6 +62,15 @@ def serve(
     kv_cache_budget: Annotated[
         Optional[str], typer.Option(help="Memory for keys and values: 4GiB, auto, or unbounded.")
     ] = None,
+    prefix_cache_bytes: Annotated[
+        Optional[str], typer.Option(help="Of that, most for prompts that may come again: 1GiB, auto, or 0.")
+    ] = None,
+    prefix_cache_ttl: Annotated[
+        Optional[float], typer.Option(help="Seconds to keep a prompt that nobody asks.")
+    ] = None,
+    mlx_cache_bytes: Annotated[
+        Optional[str], typer.Option(help="Freed memory that MLX may keep: 1GiB, or auto.")
+    ] = None,
     temperature: TemperatureOption = None,
     top_p: TopPOption = None,
     top_k: TopKOption = None,
@@ -88,6 +97,9 @@ def serve(
         "max_queue_depth": max_queue_depth,
         "prefill_chunk_size": prefill_chunk_size,
         "kv_cache_budget_bytes": kv_cache_budget,
+        "prefix_cache_bytes": prefix_cache_bytes,
+        "prefix_cache_ttl_s": prefix_cache_ttl,
+        "mlx_cache_bytes": mlx_cache_bytes,
         "temperature": temperature,
         "top_p": top_p,
         "top_k": top_k,

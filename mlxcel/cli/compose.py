@@ -5,25 +5,24 @@ Tests start the same server with another runner through `runner_of`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import mlx.core as mx
-
 from mlxcel.api.service import ServedModel
-from mlxcel.config.settings import AUTO, ServeSettings
+from mlxcel.config.settings import ServeSettings
 from mlxcel.config.sources import converted
 from mlxcel.core import Event, SamplingParams
 from mlxcel.engine.loop import Engine, EngineParts
 from mlxcel.engine.runner import ModelRunner, Runner, batching_is_exact
 from mlxcel.engine.scheduler import BatchScheduler, SchedulerLimits
 from mlxcel.errors import ModelError
+from mlxcel.kv.prefixes import PrefixLimits
 from mlxcel.kv.size import SHARE_OF_MEMORY
 from mlxcel.model.checkpoint import Checkpoint, read_checkpoint
 from mlxcel.model.load import DEFAULT_CONTEXT_TOKENS, LoadedModel, load_model
+from mlxcel.model.memory import cap_memory, default_buffer_bytes, memory_bytes
 from mlxcel.model.tokenizer import Tokenizer, load_tokenizer
 from mlxcel.store.catalogue import find_model
 
@@ -32,6 +31,19 @@ SAMPLING_SETTINGS = ("temperature", "top_p", "top_k", "min_p", "typical_p", "rep
 
 FEWEST_KV_TOKENS = 1024
 """A server that cannot hold this many tokens is no use; it says so instead of starting."""
+SHARE_OF_PREFIXES = 0.25
+"""Of the memory for keys and values, for prefixes that nobody uses now. Sequences may take all of it back."""
+
+
+@dataclass(frozen=True)
+class MemoryBounds:
+    """What memory may go where, in bytes: keys and values (None: no bound), those of them that are prefixes', and freed
+    buffers that MLX keeps.
+    """
+
+    kv_bytes: int | None
+    prefix_bytes: int
+    buffer_bytes: int
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,7 @@ class Loaded:
     model: LoadedModel
     n_rows: int
     is_batching_exact: bool
+    memory: MemoryBounds
 
 
 def served_model(settings: ServeSettings, checkpoint: Checkpoint) -> ServedModel:
@@ -68,15 +81,19 @@ def make_engine(
     def build() -> EngineParts:
         tokenizer = load_tokenizer(checkpoint)
         tokenizer.warm_up()
+        buffer_bytes = _bytes(settings.mlx_cache_bytes, default_buffer_bytes)
+        cap_memory(buffer_bytes)
         model = load_model(checkpoint)
+        memory = _memory_bounds(settings, model, buffer_bytes)
         is_exact = batching_is_exact(model)
         n_rows = settings.batch_rows if is_exact else 1
-        on_loaded(Loaded(tokenizer, model, n_rows=n_rows, is_batching_exact=is_exact))
+        on_loaded(Loaded(tokenizer, model, n_rows, is_exact, memory))
         limits = SchedulerLimits(
             max_batch_size=n_rows,
             max_queue_depth=settings.queue_depth,
             prefill_chunk_tokens=settings.prefill_chunk_size,
-            kv_budget_bytes=_kv_budget_bytes(settings, model),
+            kv_budget_bytes=memory.kv_bytes,
+            prefixes=PrefixLimits(memory.prefix_bytes, settings.prefix_cache_ttl_s),
         )
         scheduler = BatchScheduler(limits, kv_size=model.kv_size, eos_ids=tokenizer.eos_ids)
         return EngineParts(runner_of(model), scheduler)
@@ -117,11 +134,28 @@ def _sampling_defaults(settings: ServeSettings, checkpoint: Checkpoint) -> Sampl
     return SamplingParams(seed=0, **chosen)
 
 
-def _kv_budget_bytes(settings: ServeSettings, model: LoadedModel) -> int | None:
-    if settings.kv_cache_budget_bytes != AUTO:
-        assert not isinstance(settings.kv_cache_budget_bytes, str)
-        return settings.kv_cache_budget_bytes
-    budget = int(_memory_bytes() * SHARE_OF_MEMORY) - model.weights_bytes
+def _memory_bounds(settings: ServeSettings, model: LoadedModel, buffer_bytes: int) -> MemoryBounds:
+    """What the settings say, or this machine's memory.
+
+    Errors: ModelError when the machine has too little.
+    """
+    kv_bytes: int | None = None
+    if settings.kv_cache_budget_bytes is not None:
+        kv_bytes = _bytes(settings.kv_cache_budget_bytes, lambda: _kv_budget_bytes(model))
+    prefix_bytes = _bytes(
+        settings.prefix_cache_bytes,
+        lambda: int(SHARE_OF_PREFIXES * (_memory_for_kv(model) if kv_bytes is None else kv_bytes)),
+    )
+    return MemoryBounds(kv_bytes, max(0, prefix_bytes), buffer_bytes)
+
+
+def _bytes(setting: int | str, default: Callable[[], int]) -> int:
+    """A size as it was given, or the one that fits."""
+    return default() if isinstance(setting, str) else setting
+
+
+def _kv_budget_bytes(model: LoadedModel) -> int:
+    budget = _memory_for_kv(model)
     needed = model.kv_size.bytes_for(FEWEST_KV_TOKENS)
     if budget < needed:
         raise ModelError(
@@ -133,7 +167,5 @@ def _kv_budget_bytes(settings: ServeSettings, model: LoadedModel) -> int | None:
     return budget
 
 
-def _memory_bytes() -> int:
-    if mx.metal.is_available():
-        return int(mx.device_info()["max_recommended_working_set_size"])
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def _memory_for_kv(model: LoadedModel) -> int:
+    return int(memory_bytes() * SHARE_OF_MEMORY) - model.weights_bytes

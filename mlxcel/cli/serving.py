@@ -16,7 +16,8 @@ from mlxcel.api.app import make_app
 from mlxcel.api.listener import bind
 from mlxcel.api.server import Server
 from mlxcel.api.service import RowsServed, Service
-from mlxcel.cli.compose import Loaded, checkpoint_of, make_engine, served_model
+from mlxcel.cli.columns import sized
+from mlxcel.cli.compose import Loaded, MemoryBounds, checkpoint_of, make_engine, served_model
 from mlxcel.cli.exits import say
 from mlxcel.cli.reloading import Reload
 from mlxcel.config.settings import ServeSettings
@@ -94,6 +95,7 @@ async def _serve_checkpoint(
         )
         if isinstance(service.grammars, NoGrammars):
             say(f"response_format and forced tool calls are refused: {service.grammars.reason}")
+        say(_memory_line(loaded.memory))
         service.rows = RowsServed(loaded.n_rows, is_exact=loaded.is_batching_exact)
         if not loaded.is_batching_exact:
             say(f"this model is {service.rows}")
@@ -119,3 +121,11 @@ async def _serve_checkpoint(
     finally:
         service.close()
     say("stopped")
+
+
+def _memory_line(memory: MemoryBounds) -> str:
+    kv = "without a bound" if memory.kv_bytes is None else f"up to {sized(memory.kv_bytes)}"
+    return (
+        f"memory for keys and values {kv}, of which {sized(memory.prefix_bytes)} for prompts that may come again; "
+        f"MLX keeps up to {sized(memory.buffer_bytes)} of freed memory"
+    )

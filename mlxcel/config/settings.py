@@ -38,6 +38,13 @@ class ServeSettings:
     kv_cache_budget_bytes: int | str | None = _setting(
         AUTO, "memory for keys and values: bytes, 4GiB, auto, or unbounded", at_least=1
     )
+    prefix_cache_bytes: int | str = _setting(
+        AUTO, "of that, most for prompts that ended and may come again: bytes, 1GiB, auto, or 0 for none", at_least=0
+    )
+    prefix_cache_ttl_s: float = _setting(3600.0, "how long a prompt that nobody asks again is kept", at_least=0)
+    mlx_cache_bytes: int | str = _setting(
+        AUTO, "memory that MLX may keep for its next step once it is free: bytes, 1GiB, or auto", at_least=0
+    )
     temperature: float | None = _setting(
         None, "default temperature; the model's generation_config if unset", at_least=0, at_most=100
     )

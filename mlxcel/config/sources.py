@@ -29,6 +29,7 @@ _FIELDS = {field.name: field for field in dataclasses.fields(ServeSettings)}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _FLAGS = {
     "kv_cache_budget_bytes": "--kv-cache-budget",
+    "prefix_cache_ttl_s": "--prefix-cache-ttl",
     "drain_timeout_s": "--drain-timeout",
     "step_timeout_s": "--step-timeout",
 }

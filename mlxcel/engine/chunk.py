@@ -10,6 +10,7 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
 from mlxcel.core import Sequence
+from mlxcel.kv.prefix import Prefix
 
 LONGEST_PREFILL_S = 0.25
 FIRST_CHUNK_TOKENS = 16
@@ -43,8 +44,16 @@ class Fork:
     """A sequence takes over the keys and values of the first `n_tokens` tokens, which `source` shares with it."""
 
     sequence: Sequence
-    source: Sequence
+    source: Sequence | Prefix
     n_tokens: int
+
+
+@dataclass(frozen=True)
+class Keep:
+    """All that a sequence which ended has cached outlives it as a prefix: just the prefix's tokens."""
+
+    sequence: Sequence
+    prefix: Prefix
 
 
 class ChunkSize:

@@ -23,6 +23,9 @@ from mlxcel.metrics import EngineStats
 
 log = logging.getLogger("mlxcel.engine")
 
+FAILED_TURNS_IN_A_ROW = 3
+"""So many end the engine: whatever it is asked next would fail too."""
+
 
 @dataclass(frozen=True)
 class EngineParts:
@@ -68,6 +71,8 @@ class Engine:
         self.stats = EngineStats()
         self.sequences: tuple[Sequence, ...] = ()
         self.step_started_s: float | None = None
+        self._has_failed_step = False
+        self._n_failed_turns = 0
 
     # Called from any thread
 
@@ -117,6 +122,14 @@ class Engine:
     def _turn(self, parts: EngineParts) -> None:
         scheduler, runner = parts.scheduler, parts.runner
         self._drain(parts)
+        for keep in scheduler.keeps():
+            try:
+                with self._step():
+                    can_be_cut = runner.keep(keep)
+            except Exception as error:  # noqa: BLE001 - the engine turn: a prefix that cannot be kept is not missed
+                self._fail_step(parts, error, [])
+            else:
+                scheduler.commit_keep(keep, can_be_cut=can_be_cut)
         plan = scheduler.plan(time.monotonic())
         n_running = scheduler.n_running
         runner.forget(plan.freed)
@@ -129,6 +142,7 @@ class Engine:
                 self._fail_step(parts, error, [fork.sequence])
             else:
                 scheduler.commit_fork(fork, is_done=is_done)
+        runner.forget(scheduler.prefixes.take_dropped())
         self._decode(parts, plan.decode)
         started_s = time.monotonic()
         for chunk in plan.chunks:
@@ -148,6 +162,8 @@ class Engine:
         self.stats.n_steps += n_steps
         self.stats.n_step_slots += n_steps * n_running
         self.stats.n_decode_steps += bool(plan.decode)
+        runner.forget(scheduler.prefixes.take_dropped())
+        self._count_turn(has_work=bool(plan.decode or plan.chunks or plan.forks))
         self._publish(parts)
 
     def _decode(self, parts: EngineParts, rows: SequenceOf[Sequence]) -> None:
@@ -169,13 +185,16 @@ class Engine:
             self.step_started_s = None
 
     def _drain(self, parts: EngineParts) -> None:
-        """Take every message; with nothing to do, read what is still under way and wait for one."""
+        """Take every message; with nothing to do, read what is still under way and wait for one.
+
+        A wait ends early when a prefix expires.
+        """
         scheduler = parts.scheduler
-        if scheduler.is_idle:
-            self._decode(parts, ())
-            scheduler.pool.check()
-            self._take(self._mailbox.get(), scheduler)
         try:
+            if scheduler.is_idle:
+                self._decode(parts, ())
+                scheduler.pool.check()
+                self._take(self._mailbox.get(timeout=_until(scheduler.prefixes.expires_s)), scheduler)
             while True:
                 self._take(self._mailbox.get_nowait(), scheduler)
         except Empty:
@@ -203,11 +222,32 @@ class Engine:
             f"the model step of this request failed: {error}; requests outside that step went on. Try again"
         )
         sequences = list(sequences)
-        self._emit(parts.scheduler.fail(sequences, reason))
-        parts.runner.forget(sequence.id for sequence in sequences)
+        scheduler, runner = parts.scheduler, parts.runner
+        self._emit(scheduler.fail(sequences, reason))
+        runner.forget(sequence.id for sequence in sequences)
+        # What a broken step touched may be a prefix by now, and after one for want of memory prefixes are in the way.
+        scheduler.drop_prefixes()
+        runner.forget(scheduler.prefixes.take_dropped())
         self.stats.n_failed_steps += 1
+        self._has_failed_step = True
         with self._step():
-            parts.runner.probe()
+            runner.probe()
+
+    def _count_turn(self, *, has_work: bool) -> None:
+        """Turns that fail one after the other are a broken engine, though it still passes its probes.
+
+        Errors: EngineDead, which ends the thread.
+        """
+        if self._has_failed_step:
+            self._n_failed_turns += 1
+        elif has_work:
+            self._n_failed_turns = 0
+        self._has_failed_step = False
+        if self._n_failed_turns == FAILED_TURNS_IN_A_ROW:
+            raise EngineDead(
+                f"{FAILED_TURNS_IN_A_ROW} turns in a row had a model step that failed; every running request was ended "
+                "and the server is stopping. Start it again"
+            )
 
     def _emit(self, events: Iterable[Event]) -> None:
         events = list(events)
@@ -227,6 +267,11 @@ class Engine:
         stats.kv_booked_bytes = scheduler.pool.booked_bytes
         stats.kv_held_bytes = scheduler.pool.held_bytes
         stats.kv_budget_bytes = scheduler.pool.budget_bytes
+        stats.prefix_bytes = scheduler.pool.kept_bytes
+        stats.n_prefixes = len(scheduler.prefixes)
+        stats.n_prefix_hits = scheduler.prefixes.n_hits
+        stats.n_prefix_misses = scheduler.prefixes.n_misses
+        stats.n_prefix_tokens = scheduler.prefixes.n_hit_tokens
 
     def _close(self, parts: EngineParts | None) -> None:
         """Tell every ticket, those in the mailbox too, and let go of the model."""
@@ -257,6 +302,11 @@ class Engine:
     @property
     def _end_reason(self) -> MlxcelError:
         return self.error or NotReady("the server stopped before this request ended; send it again")
+
+
+def _until(time_s: float | None) -> float | None:
+    """Seconds from now, for a wait; None waits for ever."""
+    return None if time_s is None else max(0.0, min(time_s - time.monotonic(), threading.TIMEOUT_MAX))
 
 
 def _unbuildable() -> EngineParts:

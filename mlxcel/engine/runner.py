@@ -15,9 +15,10 @@ from typing import Protocol, cast
 import mlx.core as mx
 
 from mlxcel.core import Sampled, Sequence, State, TokenLogprobs
-from mlxcel.engine.chunk import Chunk, Fork
+from mlxcel.engine.chunk import Chunk, Fork, Keep
 from mlxcel.errors import BugError, GenerationError, MlxcelError, reason_of
-from mlxcel.kv.arrays import BatchArrays, LayerCaches, can_merge, copy_caches, cut_caches
+from mlxcel.kv.arrays import BatchArrays, LayerCaches, can_cut, can_merge, copy_caches, cut_caches
+from mlxcel.kv.prefix import Prefix
 from mlxcel.model.load import LoadedModel
 from mlxcel.sampling.logprobs import RowsLogprobs, measure_logprobs
 from mlxcel.sampling.mask import Words
@@ -41,9 +42,10 @@ class Runner(Protocol):
     """What the engine loop asks of a runner."""
 
     def prefill(self, chunk: Chunk) -> SequenceOf[TokenLogprobs]: ...
+    def keep(self, keep: Keep) -> bool: ...
     def fork(self, fork: Fork) -> bool: ...
     def decode(self, rows: SequenceOf[Sequence]) -> Results: ...
-    def forget(self, sequence_ids: Iterable[str]) -> None: ...
+    def forget(self, ids: Iterable[str]) -> None: ...
     def reset(self) -> None: ...
     def probe(self) -> None: ...
     def close(self) -> None: ...
@@ -82,6 +84,7 @@ class ModelRunner:
         self._model = model
         self._make_sampler = make_sampler
         self._prefilled: dict[str, LayerCaches] = {}
+        self._kept: dict[str, LayerCaches] = {}
         self._arrays = BatchArrays()
         self._step: _Step | None = None
         self._batch: _Batch | None = None
@@ -89,9 +92,13 @@ class ModelRunner:
 
     @property
     def kv_bytes(self) -> int:
-        """Bytes of every cache array, padding included."""
-        single = sum(int(cache.nbytes) for caches in self._prefilled.values() for cache in caches)
-        return single + self._arrays.nbytes
+        """Bytes of every sequence's cache arrays, padding included."""
+        return _nbytes(self._prefilled) + self._arrays.nbytes
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of every prefix's cache arrays."""
+        return _nbytes(self._kept)
 
     def prefill(self, chunk: Chunk) -> SequenceOf[TokenLogprobs]:
         """Cache a chunk's keys and values; returns when they are computed.
@@ -109,16 +116,27 @@ class ModelRunner:
             mx.clear_cache()
         return logprobs
 
+    def keep(self, keep: Keep) -> bool:
+        """Let a sequence's caches outlive it; whether they can be cut back to fewer tokens.
+
+        It waits for nothing: the step that fills them may be under way.
+        """
+        caches = self._prefilled.pop(keep.sequence.id, None) or self._arrays.take_row(keep.sequence.id)
+        mx.async_eval([cache.state for cache in caches])  # type: ignore[no-untyped-call]
+        self._kept[keep.prefix.id] = caches
+        return can_cut(caches, len(keep.prefix.tokens))
+
     def fork(self, fork: Fork) -> bool:
         """Give a sequence a copy of its source's first tokens; False where the source's cache cannot go back to them.
 
         Returns when the copy is made.
         """
         source = fork.source
-        prefilled = self._prefilled.get(source.id)
-        caches = self._arrays.copy_row(source.id) if prefilled is None else copy_caches(prefilled)
-        is_exact = prefilled is not None and source.n_prefilled == fork.n_tokens
-        if not is_exact and not cut_caches(caches, fork.n_tokens):
+        whole = self._kept.get(source.id) or self._prefilled.get(source.id)
+        caches = self._arrays.copy_row(source.id) if whole is None else copy_caches(whole)
+        n_whole = len(source.tokens) if isinstance(source, Prefix) else source.n_prefilled
+        is_exact = whole is not None and n_whole == fork.n_tokens
+        if not cut_caches(caches, fork.n_tokens) and not is_exact:
             return False
         mx.eval([cache.state for cache in caches])
         self._prefilled[fork.sequence.id] = caches
@@ -145,10 +163,11 @@ class ModelRunner:
         mx.async_eval(self._step.tokens)  # type: ignore[no-untyped-call]
         return _land(landed) if results is None else results
 
-    def forget(self, sequence_ids: Iterable[str]) -> None:
-        """Drop the caches of sequences that ended while they prefilled."""
-        for sequence_id in sequence_ids:
-            self._prefilled.pop(sequence_id, None)
+    def forget(self, ids: Iterable[str]) -> None:
+        """Drop the caches of sequences that ended while they prefilled, and those of prefixes."""
+        for one in ids:
+            self._prefilled.pop(one, None)
+            self._kept.pop(one, None)
 
     def reset(self) -> None:
         """Drop the decoding rows and the step under way, after a step that failed."""
@@ -157,16 +176,18 @@ class ModelRunner:
         self._batch = None
 
     def probe(self) -> None:
-        """One smallest model call.
+        """Give freed buffers back, then make one smallest model call.
 
         Errors: whatever MLX raises if the device can no longer compute.
         """
+        mx.clear_cache()
         mx.eval(self._model(mx.array([[0]]), self._model.make_caches()))
 
     def close(self) -> None:
         """Let go of every array, and of this thread's streams: one that is left can abort the process at its exit."""
         self.reset()
         self._prefilled.clear()
+        self._kept.clear()
         if hasattr(mx, "clear_streams"):
             mx.clear_streams()
 
@@ -244,6 +265,10 @@ class ModelRunner:
             if reported is not None:
                 logprobs.append((index, reported))
         return _Step(rows, mx.concatenate(tokens), logprobs, errors)
+
+
+def _nbytes(caches_by_id: dict[str, LayerCaches]) -> int:
+    return sum(int(cache.nbytes) for caches in caches_by_id.values() for cache in caches)
 
 
 def _prompt_logprobs(logits: mx.array, tokens: SequenceOf[int], n_top: int) -> list[TokenLogprobs]:

@@ -1,24 +1,27 @@
 """BatchScheduler: decides what the next turn computes, and keeps the books of what it did.
 
 Pure: sequences, counts and the time in, a Plan out; it never sees a tensor, a clock or a thread. One turn is
-`plan()`, the runner's work, `commit_decode()` and `commit_prefill()`. A decode step is launched before the
+`plan()`, the runner's work, and a commit of each part of it. A decode step is launched before the
 step before it is read, so a row that ends has one more step under way, whose token is dropped.
 
 Sequences of a group answer one prompt: the first to run prefills it, the others fork its keys and values, for as
-long as one that has them runs. Each has its own slot, booking and end.
+long as one that has them runs. Each has its own slot, booking and end. What a sequence has cached when it ends is
+kept as a prefix, and a later prompt that begins alike forks that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mlxcel.core import Event, FinishReason, Request, Sampled, Sequence, Start, State, TokenLogprobs
-from mlxcel.engine.chunk import Chunk, ChunkSize, Fork
+from mlxcel.engine.chunk import Chunk, ChunkSize, Fork, Keep
 from mlxcel.engine.queue import PrefillQueue
 from mlxcel.errors import BugError, ContextLengthExceeded, InputError, MlxcelError
 from mlxcel.kv.pool import CachePool, pool_capacity
+from mlxcel.kv.prefix import Prefix
+from mlxcel.kv.prefixes import PrefixCache, PrefixLimits
 from mlxcel.kv.size import BLOCK_TOKENS, KVSize
 
 OPEN_ENDED_BOOKING_TOKENS = 4096
@@ -37,6 +40,7 @@ class SchedulerLimits:
     prefill_chunk_tokens: int
     kv_budget_bytes: int | None
     open_ended_booking_tokens: int = OPEN_ENDED_BOOKING_TOKENS
+    prefixes: PrefixLimits = field(default_factory=PrefixLimits)
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class BatchScheduler:
             capacity=pool_capacity(limits.max_batch_size, limits.max_queue_depth),
             budget_bytes=limits.kv_budget_bytes,
         )
+        self.prefixes = PrefixCache(limits.prefixes, self.pool)
         self.queue = PrefillQueue()
         self.chunk_size = ChunkSize(limits.prefill_chunk_tokens)
         self.prefilling: list[Sequence] = []
@@ -72,12 +77,13 @@ class BatchScheduler:
         self._kv_size = kv_size
         self._eos_ids = eos_ids
         self._sequences: dict[str, Sequence] = {}
+        self._ended_rows: list[tuple[Sequence, int]] = []
         self._freed: list[str] = []
         self._ended: list[Event] = []
 
     @property
     def is_idle(self) -> bool:
-        return not self._sequences
+        return not self._sequences and not self._ended_rows
 
     @property
     def sequences(self) -> tuple[Sequence, ...]:
@@ -149,14 +155,41 @@ class BatchScheduler:
 
     # A turn
 
+    def keeps(self) -> list[Keep]:
+        """What outlives its sequence: of rows that ended, and of those whose last step is under way.
+
+        It comes before the turn's plan, since both leave the batch with that.
+        """
+        ended, self._ended_rows = self._ended_rows, []
+        for sequence in self.decoding:
+            if sequence.n_launched == sequence.request.max_tokens:
+                self.pool.unbook(sequence.id)
+                ended.append((sequence, sequence.n_cached))
+        keeps = []
+        for sequence, n_cached in ended:
+            prefix = self.prefixes.reserve(sequence.tokens[:n_cached], self._kv_size.bytes_for(n_cached))
+            if prefix is not None:
+                keeps.append(Keep(sequence, prefix))
+        return keeps
+
+    def drop_prefixes(self) -> None:
+        """Let all of them go, and those that were about to be."""
+        self._ended_rows.clear()
+        self.prefixes.clear()
+
     def plan(self, now_s: float = 0.0) -> Plan:
         """What this turn computes. An empty `decode` still reads the step that is under way."""
         self._now_s = now_s
+        self.prefixes.expire(now_s)
         decode = tuple(self._rows_to_decode())
         forks, chunks = self._plan_prefill()
         freed, self._freed = tuple(self._freed), []
         ended, self._ended = tuple(self._ended), []
-        return Plan(forks=tuple(forks), decode=decode, chunks=tuple(chunks), freed=freed, ended=ended)
+        return Plan(tuple(forks), decode, tuple(chunks), freed, ended)
+
+    def commit_keep(self, keep: Keep, *, can_be_cut: bool) -> None:
+        """A prefix's keys and values are there, from now on for others to begin with."""
+        self.prefixes.add(keep.prefix, can_be_cut=can_be_cut)
 
     def commit_decode(self, results: SequenceOf[tuple[Sequence, Sampled | MlxcelError]]) -> list[Event]:
         """Book the tokens (or errors) of the step that was read; rows that ended meanwhile are passed over."""
@@ -171,7 +204,8 @@ class BatchScheduler:
                 first, *end = self._commit_token(sequence, result)
                 if is_first and sequence.started_s is not None:
                     # The prompt's last token was this step's input.
-                    first = first._replace(start=Start(sequence.started_s, sequence.n_computed + 1))
+                    start = Start(sequence.started_s, sequence.n_computed + 1, sequence.n_from_prefix)
+                    first = first._replace(start=start)
                 if measures_prompt:
                     first = first._replace(prompt_logprobs=tuple(sequence.prompt_logprobs))
                     sequence.prompt_logprobs.clear()
@@ -179,14 +213,16 @@ class BatchScheduler:
         return events
 
     def commit_fork(self, fork: Fork, *, is_done: bool) -> None:
-        """Book a fork; one that could not be done leaves its sequence to prefill for itself."""
-        sequence = fork.sequence
-        if sequence.state is not State.PREFILLING:
-            return
-        if is_done:
-            self._commit_cached(sequence, fork.n_tokens)
-        else:
+        """Book a fork; one that could not be done leaves its sequence to look elsewhere, or prefill for itself."""
+        sequence, source = fork.sequence, fork.source
+        if not is_done and isinstance(source, Prefix):
+            self.prefixes.drop(source)
+        elif not is_done:
             self._leave_group(sequence)
+        elif sequence.state is State.PREFILLING:
+            if isinstance(source, Prefix):
+                self._count_hit(sequence, fork.n_tokens)
+            self._commit_cached(sequence, fork.n_tokens)
 
     def commit_prefill(self, chunks: Iterable[Chunk]) -> None:
         """Book chunks whose keys and values are now cached."""
@@ -205,7 +241,7 @@ class BatchScheduler:
                 continue
             n_cached = len(sequence.tokens) + n_under_way
             n_bytes = self._kv_size.bytes_for(n_cached)
-            if n_cached % BLOCK_TOKENS != 1 or self.pool.book(sequence.id, n_bytes):
+            if n_cached % BLOCK_TOKENS != 1 or self._book(sequence, n_bytes):
                 sequence.n_launched += 1
                 yield sequence
             elif self.pool.fits_ever(n_bytes):
@@ -243,14 +279,14 @@ class BatchScheduler:
             if sequence.n_to_prefill == 0:
                 self._start_decoding(sequence)
                 continue
-            n_shared = len(sequence.request.prompt) - 1
-            if sequence.group and sequence.n_prefilled == 0 and n_shared > 0 and not sequence.measures_prompt:
-                source = next((other for other in sequence.group if other.state is State.DECODING), None)
-                if source is not None:
-                    forks.append(Fork(sequence, source, n_shared))
-                    continue
-                if any(chunk.sequence in sequence.group for chunk in chunks):
+            if sequence.n_prefilled == 0 and not sequence.measures_prompt:
+                begun = [*(fork.sequence for fork in forks), *(chunk.sequence for chunk in chunks)]
+                if any(other in sequence.group for other in begun) and not self._sibling_of(sequence):
                     continue  # it forks what is being prefilled
+                if (fork := self._fork_for(sequence)) is not None:
+                    forks.append(fork)
+                    continue
+                self.prefixes.n_misses += self.prefixes.is_on
             n_tokens = min(n_left, sequence.n_to_prefill)
             chunks.append(Chunk(sequence, sequence.n_prefilled, sequence.n_prefilled + n_tokens))
             n_left -= n_tokens
@@ -258,13 +294,28 @@ class BatchScheduler:
                 break
         return forks, chunks
 
+    def _fork_for(self, sequence: Sequence) -> Fork | None:
+        """From the longest beginning that it shares with a row of its group, or with a prefix."""
+        source = self._sibling_of(sequence)
+        if source is not None:
+            return Fork(sequence, source, len(sequence.request.prompt) - 1)
+        found = self.prefixes.find(sequence.tokens[:-1])
+        return None if found is None else Fork(sequence, *found)
+
+    @staticmethod
+    def _sibling_of(sequence: Sequence) -> Sequence | None:
+        """A row whose prompt is the sequence's own, if that has more than the one token that is never prefilled."""
+        if len(sequence.request.prompt) < 2:
+            return None
+        return next((other for other in sequence.group if other.state is State.DECODING), None)
+
     def _admitted(self) -> Iterable[Sequence]:
         yield from list(self.prefilling)
         while (sequence := self.queue.first) is not None and self.n_running < self.limits.max_batch_size:
             n_bytes = self._kv_size.bytes_for(self._booking_tokens(sequence))
             if self.pool.budget_bytes is not None:
                 n_bytes = min(n_bytes, self.pool.budget_bytes)
-            if not self.pool.book(sequence.id, n_bytes):
+            if not self._book(sequence, n_bytes):
                 return
             self.queue.take()
             sequence.state = State.PREFILLING
@@ -273,11 +324,23 @@ class BatchScheduler:
             self.prefilling.append(sequence)
             yield sequence
 
+    def _book(self, sequence: Sequence, n_bytes: int) -> bool:
+        """Prefixes give way to sequences."""
+        return self.prefixes.make_room(self.pool.growth_of(sequence.id, n_bytes)) and self.pool.book(
+            sequence.id, n_bytes
+        )
+
     def _booking_tokens(self, sequence: Sequence) -> int:
         n_new = sequence.request.max_tokens - sequence.n_generated
         if sequence.request.is_open_ended:
             n_new = min(n_new, self.limits.open_ended_booking_tokens)
         return len(sequence.tokens) + n_new
+
+    def _count_hit(self, sequence: Sequence, n_tokens: int) -> None:
+        self.prefixes.n_hits += 1
+        self.prefixes.n_hit_tokens += n_tokens
+        if sequence.n_generated == 0:
+            sequence.n_from_prefix = n_tokens
 
     def _commit_cached(self, sequence: Sequence, n_tokens: int) -> None:
         sequence.n_prefilled = n_tokens
@@ -291,9 +354,9 @@ class BatchScheduler:
         self.decoding.append(sequence)
 
     def _commit_token(self, sequence: Sequence, sampled: Sampled) -> list[Event]:
-        # The input of the step that made this token is cached now.
+        # The input of the step that made this token is cached now; with its last token a row has left the batch.
         n_cached = len(sequence.tokens)
-        if n_cached % BLOCK_TOKENS == 1:
+        if n_cached % BLOCK_TOKENS == 1 and sequence.n_generated + 1 < sequence.request.max_tokens:
             self.pool.hold(sequence.id, self._kv_size.bytes_for(n_cached))
         token, logprobs, is_last = sampled
         sequence.tokens.append(token)
@@ -320,6 +383,7 @@ class BatchScheduler:
         error: MlxcelError | None = None,
         logprobs: TokenLogprobs | None = None,
     ) -> Event:
+        n_cached = sequence.n_cached
         if sequence.state is State.QUEUED:
             self.queue.remove(sequence)
         elif sequence.state is State.PREFILLING:
@@ -331,4 +395,7 @@ class BatchScheduler:
         self.pool.release(sequence.id)
         del self._sequences[sequence.id]
         self._freed.append(sequence.id)
+        is_in_the_batch = sequence.n_generated < sequence.request.max_tokens
+        if self.prefixes.is_on and is_in_the_batch and reason is not FinishReason.ERROR:
+            self._ended_rows.append((sequence, n_cached))
         return Event(sequence.id, token, reason, error, logprobs)

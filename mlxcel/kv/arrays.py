@@ -15,6 +15,7 @@ from typing import Any
 import mlx.core as mx
 
 from mlxcel.errors import BugError
+from mlxcel.kv.size import BLOCK_TOKENS
 
 LayerCaches = list[Any]
 """One cache object a layer."""
@@ -35,7 +36,8 @@ def copy_caches(caches: LayerCaches) -> LayerCaches:
 def cut_caches(caches: LayerCaches, n_tokens: int) -> bool:
     """Keep the first `n_tokens` tokens of single-row caches; False, with nothing changed, where that cannot be done.
 
-    A recurrent state cannot go back, nor can a sliding window that has moved on.
+    They get memory of their own, no more than a row of that length books. A recurrent state cannot go back, nor can a
+    sliding window that has moved on.
     """
     leaves = list(_leaves(caches))
     offsets = [getattr(leaf, "offset", None) for leaf in leaves]
@@ -45,11 +47,22 @@ def cut_caches(caches: LayerCaches, n_tokens: int) -> bool:
     ):
         return False
     for leaf in leaves:
-        if leaf.offset > n_tokens:
-            leaf.trim(leaf.offset - n_tokens)
-            if isinstance(leaf.keys, mx.array):
-                leaf.keys, leaf.values = (mx.contiguous(a[..., :n_tokens, :]) for a in (leaf.keys, leaf.values))
+        leaf.trim(leaf.offset - n_tokens)
+        if isinstance(leaf.keys, mx.array):
+            # A plain cache grows by blocks from where it ends; a window's memory has no blocks.
+            n_spare = 0 if hasattr(leaf, "max_size") else -n_tokens % BLOCK_TOKENS
+            leaf.keys, leaf.values = (_with_spare(a[..., :n_tokens, :], n_spare) for a in (leaf.keys, leaf.values))
     return True
+
+
+def _with_spare(array: mx.array, n_spare: int) -> mx.array:
+    padded: mx.array = mx.pad(array, [(0, 0), (0, 0), (0, n_spare), (0, 0)]) if n_spare else mx.contiguous(array)
+    return padded
+
+
+def can_cut(caches: LayerCaches, n_tokens: int) -> bool:
+    """Whether caches that hold `n_tokens` tokens can be cut to any fewer."""
+    return all(getattr(leaf, "offset", None) == n_tokens and leaf.is_trimmable() for leaf in _leaves(caches))
 
 
 def _leaves(caches: SequenceOf[Any]) -> Iterator[Any]:
@@ -82,6 +95,10 @@ class BatchArrays:
         else:
             self.caches, self._is_merged = _merge([self.caches, caches]), True
         self.ids.append(sequence_id)
+
+    def take_row(self, sequence_id: str) -> LayerCaches:
+        """Like `copy_row`, for a row that ended: a lone one's caches are not copied."""
+        return self.copy_row(sequence_id) if self._is_merged else self.caches
 
     def copy_row(self, sequence_id: str) -> LayerCaches:
         """One row's keys and values, in single-row caches of their own."""

@@ -1,7 +1,8 @@
 """The books of KV memory: slots and bytes, without a tensor in sight.
 
 A sequence takes a slot when it is accepted and books bytes when it leaves the queue; both come back when it
-ends. What it holds never exceeds what it booked. Unbounded is None, never a large number.
+ends. What it holds never exceeds what it booked. Prefixes that are kept for later take bytes and no slot. Unbounded is
+None, never a large number.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class _Slot:
 class CachePool:
     """Slots and bytes of KV memory, by sequence id. Owner: the engine thread.
 
-    `capacity` counts sequences and `budget_bytes` bounds the bytes booked; None means no bound.
+    `capacity` counts sequences and `budget_bytes` bounds the bytes booked by sequences and kept for prefixes together;
+    None means no bound.
     """
 
     def __init__(self, *, capacity: int | None, budget_bytes: int | None) -> None:
@@ -35,7 +37,9 @@ class CachePool:
         self.budget_bytes = budget_bytes
         self.booked_bytes = 0
         self.held_bytes = 0
+        self.kept_bytes = 0
         self._slots: dict[str, _Slot] = {}
+        self._kept: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -78,12 +82,22 @@ class CachePool:
     def book(self, sequence_id: str, n_bytes: int) -> bool:
         """Raise a sequence's booking to `n_bytes`; False, with the books unchanged, if it does not fit now."""
         slot = self._slots[sequence_id]
-        growth = max(0, n_bytes - slot.booked_bytes)
-        if self.budget_bytes is not None and self.booked_bytes + growth > self.budget_bytes:
+        growth = self.growth_of(sequence_id, n_bytes)
+        if growth and self.shortage_of(growth) > 0:
             return False
         slot.booked_bytes += growth
         self.booked_bytes += growth
         return True
+
+    def growth_of(self, sequence_id: str, n_bytes: int) -> int:
+        """How many bytes a booking of `n_bytes` would add to what the sequence booked."""
+        return max(0, n_bytes - self._slots[sequence_id].booked_bytes)
+
+    def shortage_of(self, n_bytes: int) -> int:
+        """How many bytes are missing for `n_bytes` more; 0 where they fit."""
+        if self.budget_bytes is None:
+            return 0
+        return max(0, self.booked_bytes + self.kept_bytes + n_bytes - self.budget_bytes)
 
     def hold(self, sequence_id: str, n_bytes: int) -> None:
         """Record that a sequence's keys and values now take `n_bytes`."""
@@ -105,21 +119,37 @@ class CachePool:
         self.unbook(sequence_id)
         del self._slots[sequence_id]
 
+    def keep(self, prefix_id: str, n_bytes: int) -> None:
+        """Record the bytes of a prefix.
+
+        Errors: BugError where they do not fit: somebody has to make room first.
+        """
+        if self.shortage_of(n_bytes) > 0 or prefix_id in self._kept:
+            raise BugError(f"CachePool: no room to keep {n_bytes} bytes of {prefix_id}")
+        self._kept[prefix_id] = n_bytes
+        self.kept_bytes += n_bytes
+
+    def drop(self, prefix_id: str) -> None:
+        """Give a prefix's bytes back."""
+        self.kept_bytes -= self._kept.pop(prefix_id)
+
     def check(self) -> None:
-        """Prove the books: sums agree, held <= booked <= budget, slots <= capacity.
+        """Prove the books: sums agree, held <= booked, booked + kept <= budget, slots <= capacity.
 
         Errors: BugError naming the sum that does not hold.
         """
         booked = sum(slot.booked_bytes for slot in self._slots.values())
         held = sum(slot.held_bytes for slot in self._slots.values())
+        kept = sum(self._kept.values())
         rules = {
             f"booked sum {booked} = {self.booked_bytes}": booked == self.booked_bytes,
             f"held sum {held} = {self.held_bytes}": held == self.held_bytes,
             "every slot holds no more than it booked": all(
                 slot.held_bytes <= slot.booked_bytes for slot in self._slots.values()
             ),
-            f"booked {booked} within the budget {self.budget_bytes}": (
-                self.budget_bytes is None or booked <= self.budget_bytes
+            f"kept sum {kept} = {self.kept_bytes}": kept == self.kept_bytes,
+            f"booked {booked} and kept {kept} within the budget {self.budget_bytes}": (
+                self.budget_bytes is None or booked + kept <= self.budget_bytes
             ),
             f"{len(self._slots)} slots within the capacity {self.capacity}": (
                 self.capacity is None or len(self._slots) <= self.capacity

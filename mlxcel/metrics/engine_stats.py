@@ -20,6 +20,11 @@ class EngineStats:
     kv_booked_bytes: int = 0
     kv_held_bytes: int = 0
     kv_budget_bytes: int | None = None
+    n_prefixes: int = 0
+    prefix_bytes: int = 0
+    n_prefix_hits: int = 0
+    n_prefix_misses: int = 0
+    n_prefix_tokens: int = 0
     n_prefilled_tokens: int = 0
     n_generated_tokens: int = 0
     n_steps: int = 0

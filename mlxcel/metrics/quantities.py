@@ -221,6 +221,22 @@ QUANTITIES: tuple[Quantity, ...] = (
         "bytes", "KV memory that may be promised; absent when unbounded",
         lambda r: r.engine.kv_budget_bytes, is_optional=True,
     ),
+    _gauge("mlxcel_prefixes", "prefixes", "Prefixes whose keys and values are kept", lambda r: r.engine.n_prefixes),
+    _gauge(
+        "mlxcel_prefix_bytes", "bytes", "KV memory that prefixes fill, beside what sequences booked",
+        lambda r: r.engine.prefix_bytes,
+    ),
+    _counter(
+        "mlxcel_prefix_hits_total", "sequences", "Sequences that began from a prefix", lambda r: r.engine.n_prefix_hits
+    ),
+    _counter(
+        "mlxcel_prefix_misses_total", "sequences", "Sequences that found no prefix to begin from",
+        lambda r: r.engine.n_prefix_misses,
+    ),
+    _counter(
+        "mlxcel_prefix_tokens_total vllm:prefix_cache_hits_total",
+        "tokens", "Prompt tokens that a prefix had, so that they were not computed", lambda r: r.engine.n_prefix_tokens,
+    ),
     _gauge(
         "mlxcel_kv_held_ratio llamacpp:kv_cache_usage_ratio vllm:kv_cache_usage_perc",
         "ratio", "KV memory held over its budget, 1 being full; absent when unbounded", _kv_held_ratio,

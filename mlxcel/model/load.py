@@ -54,7 +54,6 @@ def load_model(checkpoint: Checkpoint) -> LoadedModel:
 
     Errors: ModelError when mlx_lm cannot build the model from this folder.
     """
-    _wire_memory()
     try:
         model, _ = load_mlx_lm_model(checkpoint.folder)
         caches = make_prompt_cache(model)
@@ -72,12 +71,6 @@ def load_model(checkpoint: Checkpoint) -> LoadedModel:
         weights_bytes=sum(array.nbytes for _, array in tree_flatten(model.parameters())),
         kv_size=_kv_size(caches),
     )
-
-
-def _wire_memory() -> None:
-    """On Metal, keep the weights resident as mlx_lm does while it generates."""
-    if mx.metal.is_available():
-        mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
 
 
 def _kv_size(caches: list[Any]) -> KVSize:

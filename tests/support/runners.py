@@ -14,9 +14,10 @@ from collections.abc import Collection, Iterable
 from collections.abc import Sequence as SequenceOf
 
 from mlxcel.core import Request, Sampled, Sequence, State, TokenLogprobs
-from mlxcel.engine.chunk import Chunk, Fork
+from mlxcel.engine.chunk import Chunk, Fork, Keep
 from mlxcel.engine.runner import Results, Runner
 from mlxcel.errors import MlxcelError
+from mlxcel.kv.prefix import Prefix
 
 PRETEND_VOCABULARY = 50
 """Token ids of a PretendRunner: 0 to 49."""
@@ -78,6 +79,7 @@ class PretendRunner:
         self.can_go_back = can_go_back
         self._prefilled: dict[str, _Cached] = {}
         self._rows: dict[str, _Cached] = {}
+        self._kept: dict[str, _Cached] = {}
         self._landing: Results | None = None
 
     @property
@@ -85,15 +87,31 @@ class PretendRunner:
         """Cached tokens by sequence id, of ended rows too until they are dropped."""
         return {i: cached.n_tokens for held in (self._prefilled, self._rows) for i, cached in held.items()}
 
+    @property
+    def n_kept(self) -> dict[str, int]:
+        """Cached tokens by prefix id."""
+        return {i: cached.n_tokens for i, cached in self._kept.items()}
+
     def prefill(self, chunk: Chunk) -> SequenceOf[TokenLogprobs]:
         cached = self._prefilled.setdefault(chunk.sequence.id, _Cached())
         assert cached.n_tokens == chunk.start < chunk.end < len(chunk.sequence.tokens)
         cached.append(chunk.tokens)
         return [TokenLogprobs(-float(token), ()) for token in chunk.next_tokens if chunk.sequence.measures_prompt]
 
+    def keep(self, keep: Keep) -> bool:
+        assert keep.sequence.state in (State.DECODING, State.FINISHED)
+        cached = self._prefilled.pop(keep.sequence.id, None) or self._rows[keep.sequence.id]
+        assert cached.tokens == keep.prefix.tokens
+        self._kept[keep.prefix.id] = _Cached(cached.tokens)
+        return self.can_go_back
+
     def fork(self, fork: Fork) -> bool:
-        source = self._prefilled.get(fork.source.id) or self._rows[fork.source.id]
-        assert fork.source.state is State.DECODING and fork.sequence.id not in self._prefilled
+        if isinstance(fork.source, Prefix):
+            source = self._kept[fork.source.id]
+        else:
+            source = self._prefilled.get(fork.source.id) or self._rows[fork.source.id]
+            assert fork.source.state is State.DECODING
+        assert fork.sequence.id not in self._prefilled
         assert source.tokens[: fork.n_tokens] == fork.sequence.tokens[: fork.n_tokens]
         assert 0 < fork.n_tokens <= source.n_tokens
         if fork.n_tokens < source.n_tokens and not self.can_go_back:
@@ -131,9 +149,10 @@ class PretendRunner:
         cached.next_input = _next_token(cached.digest, row.n_launched - 1)
         return cached.next_input
 
-    def forget(self, sequence_ids: Iterable[str]) -> None:
-        for sequence_id in sequence_ids:
-            self._prefilled.pop(sequence_id, None)
+    def forget(self, ids: Iterable[str]) -> None:
+        for one in ids:
+            self._prefilled.pop(one, None)
+            self._kept.pop(one, None)
 
     def reset(self) -> None:
         self._rows, self._landing = {}, None
@@ -160,6 +179,9 @@ class _Around:
         self.n_prefilled_tokens += len(chunk.tokens)
         return self.runner.prefill(chunk)
 
+    def keep(self, keep: Keep) -> bool:
+        return self.runner.keep(keep)
+
     def fork(self, fork: Fork) -> bool:
         self.n_fork_calls += 1
         return self.runner.fork(fork)
@@ -169,8 +191,8 @@ class _Around:
         self.n_decode_calls += bool(rows)
         return self.runner.decode(rows)
 
-    def forget(self, sequence_ids: Iterable[str]) -> None:
-        self.runner.forget(sequence_ids)
+    def forget(self, ids: Iterable[str]) -> None:
+        self.runner.forget(ids)
 
     def reset(self) -> None:
         self.runner.reset()

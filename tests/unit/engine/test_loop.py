@@ -25,6 +25,7 @@ from mlxcel.errors import (
     NotReady,
     ServerBusy,
 )
+from mlxcel.kv.prefixes import PrefixLimits
 from mlxcel.kv.size import KVSize
 from mlxcel.model.checkpoint import read_checkpoint
 from mlxcel.model.load import load_model
@@ -223,6 +224,54 @@ def test_a_device_that_no_longer_computes_ends_the_engine_and_every_ticket_hears
     assert isinstance(engine.error, EngineDead) and "probe failed on cue" in engine.error.message
     assert all(end.finish is FinishReason.ERROR for end in heard.ends.values())
     assert isinstance(heard.ends["queued"].error, EngineDead) and isinstance(heard.ends["late"].error, EngineDead)
+
+
+def test_three_turns_in_a_row_that_fail_end_the_engine_though_it_passes_its_probes() -> None:
+    runner = FailingRunner(PretendRunner(), decode_calls={2, 3, 6, 7, 8})
+    with engine_of(runner) as (engine, heard):
+        engine.start()
+        names = [f"r{index}" for index in range(8)]
+        for name in names:
+            engine.submit(request(name, [1], 2))
+            heard.until_ended(name)
+            if isinstance(heard.ends[name].error, EngineDead):
+                break
+        assert engine.ended.wait(PATIENCE_S)
+    failed = {name for name, end in heard.ends.items() if isinstance(end.error, GenerationError)}
+    assert failed == {"r0", "r1", "r3", "r4", "r5"}, "one that was answered between them starts the count again"
+    assert heard.ends["r2"].finish is FinishReason.LENGTH
+    assert isinstance(engine.error, EngineDead) and "3 turns in a row" in engine.error.message
+
+
+def test_a_failed_step_lets_every_prefix_go_and_the_engine_goes_on() -> None:
+    pretend = PretendRunner()
+    runner = FailingRunner(pretend, decode_calls={4})
+    limits = SchedulerLimits(4, None, 64, None, prefixes=PrefixLimits(budget_bytes=None))
+    with engine_of(runner, BatchScheduler(limits, kv_size=KVSize(1), eos_ids=frozenset())) as (engine, heard):
+        engine.start()
+        for name, n_prompt in (("kept", 40), ("fails", 60), ("cold", 40), ("warm", 40)):
+            engine.submit(request(name, list(range(n_prompt)), 2))
+            heard.until_ended(name)
+    assert isinstance(heard.ends["fails"].error, GenerationError)
+    assert engine.stats.n_prefix_hits == 2 and engine.stats.n_prefix_misses == 2
+    assert heard.tokens["warm"] == heard.tokens["cold"] == pretend_alone(request("cold", list(range(40)), 2))
+    assert engine.error is None
+
+
+def test_a_prefix_goes_after_its_time_though_nobody_asks_anything() -> None:
+    pretend = PretendRunner()
+    limits = SchedulerLimits(4, None, 64, None, prefixes=PrefixLimits(budget_bytes=None, ttl_s=0.2))
+    with engine_of(pretend, BatchScheduler(limits, kv_size=KVSize(1), eos_ids=frozenset())) as (engine, heard):
+        engine.start()
+        engine.submit(request("a", list(range(40)), 2))
+        heard.until_ended("a")
+        pause = threading.Event()
+        for _ in range(int(PATIENCE_S / 0.01)):
+            if engine.stats.n_prefix_misses and not engine.stats.n_prefixes and not pretend.n_kept:
+                break
+            pause.wait(0.01)
+        assert engine.stats.prefix_bytes == 0 and pretend.n_kept == {}
+    assert engine.error is None
 
 
 def test_a_build_that_raises_ends_the_engine_with_its_error_and_answers_what_was_asked() -> None:

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from mlxcel.core import FinishReason, Priority, Request, SamplingParams
 from mlxcel.engine.scheduler import BatchScheduler, Plan, SchedulerLimits
 from mlxcel.errors import ContextLengthExceeded, InputError, ServerBusy
+from mlxcel.kv.prefixes import PrefixLimits
 from mlxcel.kv.size import BLOCK_TOKENS, KVSize
 from tests.support.constraints import CompleteAfter
 from tests.support.runners import PretendRunner, pretend_alone
@@ -29,6 +30,8 @@ class Interleavings(RuleBasedStateMachine):
         window_tokens=st.sampled_from([None, None, 300]),
         fixed_bytes=st.sampled_from([0, 100]),
         can_go_back=st.booleans(),
+        prefix_blocks=st.sampled_from([0, 1, 3, None]),
+        prefix_ttl_s=st.sampled_from([5.0, float("inf")]),
     )
     def open(
         self,
@@ -40,13 +43,19 @@ class Interleavings(RuleBasedStateMachine):
         window_tokens: int | None,
         fixed_bytes: int,
         can_go_back: bool,
+        prefix_blocks: int | None,
+        prefix_ttl_s: float,
     ) -> None:
+        def bytes_of(n_blocks: int | None) -> int | None:
+            return None if n_blocks is None else n_blocks * (BLOCK_TOKENS + fixed_bytes)
+
         limits = SchedulerLimits(
             max_batch_size=max_batch_size,
             max_queue_depth=max_queue_depth,
             prefill_chunk_tokens=prefill_chunk_tokens,
-            kv_budget_bytes=None if budget_blocks is None else budget_blocks * (BLOCK_TOKENS + fixed_bytes),
+            kv_budget_bytes=bytes_of(budget_blocks),
             open_ended_booking_tokens=open_ended_booking_tokens,
+            prefixes=PrefixLimits(budget_bytes=bytes_of(prefix_blocks), ttl_s=prefix_ttl_s),
         )
         self.kv_size = KVSize(bytes_per_token=1, fixed_bytes=fixed_bytes, window_tokens=window_tokens)
         self.scheduler = BatchScheduler(limits, kv_size=self.kv_size, eos_ids=EOS_IDS)
@@ -71,6 +80,7 @@ class Interleavings(RuleBasedStateMachine):
         complete_after=st.sampled_from([None, None, 1, 4, 200]),
         stop_token_ids=st.sampled_from([frozenset[int](), frozenset({7, 8, 9})]),
         n_prompt_logprobs=st.sampled_from([None, None, 0]),
+        goes_on_from=st.integers(0, 7),
     )
     def submit(
         self,
@@ -83,12 +93,16 @@ class Interleavings(RuleBasedStateMachine):
         complete_after: int | None,
         stop_token_ids: frozenset[int],
         n_prompt_logprobs: int | None,
+        goes_on_from: int,
     ) -> None:
         n_before = len(self.accepted)
+        prompt = [n_before, *range(n_prompt - 1)]
+        if (earlier := self.accepted.get(f"r{goes_on_from}")) is not None:  # the next turn of a conversation
+            prompt = [*earlier.prompt, *self.turns.tokens.get(earlier.id, []), *prompt][:600]
         asked = [
             request(
                 f"r{n_before + index}",
-                [n_before, *range(n_prompt - 1)],
+                prompt,
                 max_tokens,
                 sampling=SamplingParams(seed=index, temperature=0, stop_token_ids=stop_token_ids),
                 ignore_eos=ignore_eos,
@@ -130,6 +144,7 @@ class Interleavings(RuleBasedStateMachine):
         for _ in range(n_turns):
             if self.scheduler.is_idle:
                 return
+            self.turns.now_s += 0.1
             self.check(self.turns.turn())
             self.scheduler.chunk_size.observe(self.scheduler.chunk_size.n_tokens, took_s)
 
@@ -163,6 +178,9 @@ class Interleavings(RuleBasedStateMachine):
         scheduler, pool = self.scheduler, self.scheduler.pool
         pool.check()
         forked = [fork.sequence.id for fork in plan.forks]
+        assert sum(self.kv_size.bytes_for(n) for n in self.runner.n_kept.values()) <= pool.kept_bytes
+        limit = scheduler.limits.prefixes.budget_bytes
+        assert limit is None or pool.kept_bytes <= limit
         planned = Counter([*forked, *(row.id for row in plan.decode), *(chunk.sequence.id for chunk in plan.chunks)])
         assert all(n == 1 for n in planned.values()), "a sequence was planned twice"
         assert len(plan.decode) <= scheduler.limits.max_batch_size >= scheduler.n_running
@@ -177,7 +195,7 @@ class Interleavings(RuleBasedStateMachine):
             assert not started or not waiting or max(started) < min(waiting)
         self.started |= running
         # A turn that plans and starts nothing may still read the last step of its rows; a second one would spin.
-        self.n_empty_turns = 0 if planned or plan.ended or running else self.n_empty_turns + 1
+        self.n_empty_turns = 0 if planned or self.turns.n_keeps or plan.ended or running else self.n_empty_turns + 1
         assert self.n_empty_turns <= 1 or scheduler.is_idle
         cached = {name: n for name, n in self.runner.n_cached.items() if name in pool}
         assert sum(map(self.kv_size.bytes_for, cached.values())) <= pool.booked_bytes
@@ -197,7 +215,10 @@ class Interleavings(RuleBasedStateMachine):
         self.turns.until_idle(at_most=self.turns.n_turns + 40_000)
         assert self.turns.ends.keys() == self.accepted.keys()
         assert (len(self.scheduler.pool), self.scheduler.pool.booked_bytes) == (0, 0)
-        assert self.runner.n_cached == {}
+        assert self.runner.n_cached == {} and len(self.runner.n_kept) == len(self.scheduler.prefixes)
+        self.scheduler.prefixes.clear()
+        self.runner.forget(self.scheduler.prefixes.take_dropped())
+        assert (self.scheduler.pool.kept_bytes, self.runner.n_kept) == (0, {})
         for name, asked in self.accepted.items():
             complete_after = self.complete_after[name]
             alone = pretend_alone(asked, eos_ids=EOS_IDS, complete_after=complete_after)

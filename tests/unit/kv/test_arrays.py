@@ -54,17 +54,18 @@ def test_a_copy_is_the_same_and_goes_its_own_way(n_tokens: int) -> None:
 
 
 @pytest.mark.parametrize("n_kept", [1, 100, 255, 256, 300])
-def test_a_cut_leaves_what_the_first_tokens_alone_would_and_no_more_memory(n_kept: int) -> None:
+def test_a_cut_leaves_what_the_first_tokens_alone_would_and_the_memory_that_they_book(n_kept: int) -> None:
     caches = caches_of(300, max_size=400)
     assert cut_caches(caches, n_kept)
     one_token = states(1, seed=0).nbytes * 2
-    if n_kept < 300:
-        assert [leaf.nbytes for leaf in leaves(caches)] == [n_kept * one_token] * 2
+    n_booked = 256 if n_kept <= 256 else 512
+    assert [leaf.nbytes for leaf in leaves(caches)] == [n_booked * one_token, n_kept * one_token]
     token = states(1, seed=3)
     for leaf, got in zip(leaves(caches), next_of(caches, token), strict=True):
         expected = mx.concatenate([states(300, seed=0)[..., :n_kept, :], token], axis=2)
         np.testing.assert_array_equal(got, np.array(expected))
         assert leaf.offset == n_kept + 1
+    assert caches[0].keys.shape[2] == (256 if n_kept < 256 else 512)
 
 
 def test_a_window_that_has_moved_on_and_a_recurrent_state_are_not_cut() -> None:
