@@ -11,12 +11,12 @@ from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
-from mlx_lm.models.cache import make_prompt_cache
-from mlx_lm.utils import load_model as load_mlx_lm_model
 
 from mlxcel.errors import ModelError, reason_of
 from mlxcel.kv.size import KVSize
 from mlxcel.model.checkpoint import Checkpoint
+from mlxcel.model.door import load_model as load_mlx_lm_model
+from mlxcel.model.door import make_prompt_cache
 
 DEFAULT_CONTEXT_TOKENS = 4096
 """For a checkpoint that names no limit."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
-from mlx_lm.tokenizer_utils import BPEStreamingDetokenizer, SPMStreamingDetokenizer
+from mlxcel.model.door import BPEStreamingDetokenizer, SPMStreamingDetokenizer
 
 MOST_KEPT_BREAKERS = 256
 LONGEST_TAIL_TOKENS = 20
