@@ -14,6 +14,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from mlxcel.api.wire.fields import IGNORED_BELOW
+from mlxcel.api.wire.unknown import unknown_paths
 from mlxcel.errors import InputError
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -40,7 +42,7 @@ _MISSING = re.compile(r"missing required field `(.+?)`")
 
 @dataclass(frozen=True)
 class Parsed(Generic[T]):
-    """A body's value, and the names of the fields that nobody knows."""
+    """A body's value, and the paths of the fields that nobody knows."""
 
     value: T
     unknown: tuple[str, ...]
@@ -53,7 +55,6 @@ def parse_fields(fields: dict[str, Any], shape: type[T], *, other_fields: frozen
     Errors: InputError with the field's path as `param`.
     """
     known = field_names(shape)
-    unknown = tuple(name for name in fields if name not in known and name not in other_fields)
     for name in known & fields.keys():
         # msgspec 0.21 breaks on a whole number that is too large for the float it should become.
         if isinstance(fields[name], int) and abs(fields[name]) > LARGEST_WHOLE_NUMBER:
@@ -62,7 +63,7 @@ def parse_fields(fields: dict[str, Any], shape: type[T], *, other_fields: frozen
         value = msgspec.convert({name: fields[name] for name in fields if name in known}, shape)
     except msgspec.ValidationError as error:
         raise _field_error(str(error)) from error
-    return Parsed(value, unknown)
+    return Parsed(value, tuple(unknown_paths(fields, shape, at_top=other_fields, below=IGNORED_BELOW)))
 
 
 def field_names(shape: type[msgspec.Struct]) -> frozenset[str]:
