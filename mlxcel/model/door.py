@@ -1,7 +1,8 @@
-"""What is used of mlx_lm, which is imported here and nowhere else.
+"""What is used of mlx_lm, which is imported here and nowhere else, and of transformers, which it imports.
 
 Importing mlx_lm sets the process's limit of open files: down, where a server has raised it, and it fails where the
-hard limit is lower than what it asks for. The limit is kept as it is.
+hard limit is lower than what it asks for. The limit is kept as it is. It also keeps transformers from giving advice on
+stderr, and therefore comes first.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ with _limits_kept():
         SPMStreamingDetokenizer,
     )
     from mlx_lm.utils import load_model, load_tokenizer
+    from transformers import PreTrainedTokenizerBase
 
 __all__ = [
     "BPEStreamingDetokenizer",
     "NaiveStreamingDetokenizer",
+    "PreTrainedTokenizerBase",
     "SPMStreamingDetokenizer",
     "load_model",
     "load_tokenizer",

@@ -14,14 +14,13 @@ from functools import cached_property
 from typing import Any
 
 import jinja2
-from transformers import PreTrainedTokenizerBase
 
 from mlxcel.errors import InputError, ModelError, reason_of
 from mlxcel.model.checkpoint import Checkpoint
 from mlxcel.model.control import ControlTokens
 from mlxcel.model.control import Message as Message
 from mlxcel.model.dialect import dialect_of
-from mlxcel.model.door import NaiveStreamingDetokenizer
+from mlxcel.model.door import NaiveStreamingDetokenizer, PreTrainedTokenizerBase
 from mlxcel.model.door import load_tokenizer as load_mlx_lm_tokenizer
 from mlxcel.model.vocabulary import Vocabulary, read_vocabulary
 from mlxcel.text.detokenize import Detokenizer
