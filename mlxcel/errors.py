@@ -81,6 +81,36 @@ class UnknownResponse(InputError):
     code = "response_not_found"
 
 
+class MalformedRequest(InputError):
+    """Bytes that are no HTTP request, or a body that is not as long as its head says."""
+
+    code = "malformed_request"
+
+
+class HeadTooLarge(InputError):
+    """A request line and headers that are too large."""
+
+    code = "head_too_large"
+
+
+class SlowRequest(InputError):
+    """A request that did not arrive within --request-read-timeout."""
+
+    code = "slow_request"
+
+
+class Unauthorized(InputError):
+    """No key, or none that this server knows."""
+
+    code = "invalid_api_key"
+
+
+class ForeignHost(InputError):
+    """A Host that is not this server's: a page elsewhere may have had its own name point here."""
+
+    code = "foreign_host"
+
+
 class BodyTooLarge(InputError):
     """A request body over --max-body-bytes."""
 
@@ -112,6 +142,12 @@ class NotReady(StateError):
     """The model is loading, or the server is draining."""
 
     code = "not_ready"
+
+
+class RequestTimedOut(StateError):
+    """An answer that took longer than --request-timeout."""
+
+    code = "request_timed_out"
 
 
 class PortInUse(StateError):

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mlxcel.api.access_log import note
 from mlxcel.api.choices import Choices
 from mlxcel.api.statuses import CLIENT_CLOSED_REQUEST, as_bug, json_response
 from mlxcel.api.stream import EventStream, cancelling_on_disconnect
@@ -34,7 +35,7 @@ class Record:
         self._arrived_s = arrived_s
 
     def end(self, outcome: str) -> None:
-        """Into the metrics and the log."""
+        """Into the metrics and the request's line of the log."""
         choices, metrics = self._choices, self._metrics
         total_s = time.monotonic() - self._arrived_s
         ttft_s = None if choices.first_token_s is None else choices.first_token_s - self._arrived_s
@@ -42,15 +43,14 @@ class Record:
         metrics.request_duration.observe(total_s)
         if ttft_s is not None:
             metrics.time_to_first_token.observe(ttft_s)
-        log.info(
-            "%s %s %s prompt_tokens=%d completion_tokens=%d ttft_ms=%s total_ms=%.0f",
-            choices.id,
-            self._route,
-            outcome,
-            choices.usage.n_prompt_tokens,
-            choices.usage.n_tokens,
-            "-" if ttft_s is None else f"{ttft_s * 1000:.0f}",
-            total_s * 1000,
+        usage = choices.usage
+        note(
+            outcome=outcome,
+            prompt_tokens=usage.n_prompt_tokens,
+            completion_tokens=usage.n_tokens,
+            cached_tokens=usage.n_cached_tokens,
+            ttft_ms=None if ttft_s is None else round(ttft_s * 1000, 1),
+            tokens_per_s=None if ttft_s is None else _rate(usage.n_tokens - 1, total_s - ttft_s),
         )
 
 
@@ -104,3 +104,8 @@ async def _frames(choices: Choices, shape: AnswerShape, end: Callable[[str], Non
     end(choices.finish.value if choices.finish else "unfinished")
     if choices.ends:
         yield shape.closing(choices.ends, choices.usage)
+
+
+def _rate(n_tokens: int, span_s: float) -> float | None:
+    """Tokens a second after the first; None where that says nothing."""
+    return round(n_tokens / span_s, 1) if n_tokens > 0 and span_s > 0 else None

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TypeVar
 
 from starlette.requests import Request
 
+from mlxcel.api.access_log import note
 from mlxcel.api.service import Service
+from mlxcel.api.statuses import body_too_large
 from mlxcel.api.wire.body import Fields, decode_body, field_names, parse_fields
 from mlxcel.api.wire.fields import IGNORED, NOT_SERVED, refuse_not_served
 from mlxcel.config.settings import ServeSettings
 from mlxcel.core import Priority
-from mlxcel.errors import BodyTooLarge, InputError
+from mlxcel.errors import InputError, SlowRequest
+
+MOST_LOGGED_BYTES = 2**14
 
 PRIORITY_HEADER = "X-Priority"
 
@@ -31,7 +36,10 @@ class Intake:
         Errors: NotReady; InputError for the body or a field; UnknownModel; BodyTooLarge.
         """
         self._service.check_serving()
-        sent = decode_body(await self.body(request))
+        body = await self.body(request)
+        if self._settings.log_prompts:
+            note(body=_logged(body))
+        sent = decode_body(body)
         refuse_not_served(sent, field_names(shape))
         parsed = parse_fields(sent, shape, other_fields=IGNORED | NOT_SERVED)
         parsed.value.check()
@@ -42,20 +50,40 @@ class Intake:
                 param=parsed.unknown[0],
                 code="unknown_field",
             )
-        return parsed.value, {"x-ignored-fields": _header_list(parsed.unknown)} if parsed.unknown else {}
+        if not parsed.unknown:
+            return parsed.value, {}
+        ignored = _header_list(parsed.unknown)
+        note(ignored=ignored)
+        return parsed.value, {"x-ignored-fields": ignored}
 
     async def body(self, request: Request) -> bytes:
-        """The whole body. Errors: BodyTooLarge as soon as it is over the limit."""
-        limit = self._settings.max_body_bytes
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > limit:
-                raise BodyTooLarge(
-                    f"the body is larger than {limit} bytes; nothing was generated. Send less, or start the "
-                    "server with a larger --max-body-bytes"
-                )
-        return bytes(body)
+        """The whole body.
+
+        Errors: BodyTooLarge as soon as it is over the limit, at once where its head says so; SlowRequest.
+        """
+        limit, timeout_s = self._settings.max_body_bytes, self._settings.request_read_timeout_s
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > limit:
+            raise body_too_large(limit)
+        try:
+            return await asyncio.wait_for(_read(request, limit), timeout_s)
+        except asyncio.TimeoutError:
+            raise SlowRequest(f"the body did not arrive in {timeout_s:g} s; nothing was generated") from None
+
+
+async def _read(request: Request, limit: int) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise body_too_large(limit)
+    return bytes(body)
+
+
+def _logged(body: bytes) -> str:
+    """A body as the log may show it: its first part, and how long it is where that is not all."""
+    text = body[:MOST_LOGGED_BYTES].decode(errors="backslashreplace")
+    return text if len(body) <= MOST_LOGGED_BYTES else f"{text}... ({len(body)} bytes)"
 
 
 def priority_of(request: Request) -> Priority:

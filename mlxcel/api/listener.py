@@ -8,6 +8,8 @@ import socket
 from mlxcel.errors import InputError, PortInUse
 
 BACKLOG = 1024
+SEND_BUFFER_BYTES = 2**17
+"""What the system may hold of an answer that a client does not read: past it, and a little of ours, we wait."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -18,6 +20,8 @@ def bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # The connections inherit it.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     try:
         listener.bind((host, port))
         listener.listen(BACKLOG)

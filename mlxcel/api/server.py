@@ -14,10 +14,13 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, cast
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from mlxcel.api.connection import LONGEST_PARSED_HEAD_BYTES, Connection
 from mlxcel.api.service import Service
 from mlxcel.config.settings import ServeSettings
 from mlxcel.errors import BugError, EngineDead, MlxcelError, NotReady
@@ -49,6 +52,8 @@ class Server:
         self._web = _Web(
             uvicorn.Config(
                 app,
+                http=_connections(settings),
+                h11_max_incomplete_event_size=LONGEST_PARSED_HEAD_BYTES,
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -134,6 +139,8 @@ class Server:
                 NotReady("the server is stopping and this request did not end in time; send it again")
             )
         await self._flush()
+        self._web.give_up()
+        await self._flush()
         if not await asyncio.to_thread(service.engine.stop, timeout_s=FLUSH_S):
             log.warning("a model call or the load still runs; leaving without waiting for it")
 
@@ -158,6 +165,17 @@ class Server:
             await asyncio.wait_for(self._all_answered(), FLUSH_S)
 
 
+def _connections(settings: ServeSettings) -> type[asyncio.Protocol]:
+    """What makes a connection; uvicorn only ever calls it."""
+    make: Any = partial(
+        Connection,
+        max_body_bytes=settings.max_body_bytes,
+        read_timeout_s=settings.request_read_timeout_s,
+        write_timeout_s=settings.write_timeout_s,
+    )
+    return cast("type[asyncio.Protocol]", make)
+
+
 class _Web(uvicorn.Server):
     """uvicorn without its signal handling: it would raise the signal again and spoil the exit code."""
 
@@ -168,3 +186,8 @@ class _Web(uvicorn.Server):
     @property
     def n_requests(self) -> int:
         return len(self.server_state.tasks)
+
+    def give_up(self) -> None:
+        """End every request that is still here; whoever was not answered yet hears why."""
+        for task in list(self.server_state.tasks):
+            task.cancel()

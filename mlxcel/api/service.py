@@ -73,7 +73,9 @@ class RowsServed:
 class Service:
     """The engine with everything around it that a request needs."""
 
-    def __init__(self, model: ServedModel, engine: Engine, *, n_places: int | None) -> None:
+    def __init__(
+        self, model: ServedModel, engine: Engine, *, n_places: int | None, request_timeout_s: float | None = None
+    ) -> None:
         self.model = model
         self._n_places = n_places
         self._n_tokenizing = 0
@@ -81,7 +83,7 @@ class Service:
         self.metrics = ServerMetrics(
             lambda: engine.stats, lambda: self._n_tokenizing, version=__version__, model_id=model.id
         )
-        self.tickets = Tickets(engine.submit, engine.cancel, self.metrics)
+        self.tickets = Tickets(engine.submit, engine.cancel, self.metrics, limit_s=request_timeout_s)
         self.is_draining = False
         self.tokenizer: Tokenizer | None = None
         self.grammars: Grammars = NoGrammars("the model is still loading")

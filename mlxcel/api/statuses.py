@@ -9,15 +9,22 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Scope
 
+from mlxcel.api.access_log import note, request_id
 from mlxcel.api.wire import message_answers, responses
 from mlxcel.errors import (
     BodyTooLarge,
     BugError,
+    ForeignHost,
+    HeadTooLarge,
     InputError,
     MlxcelError,
     NotReady,
+    RequestTimedOut,
+    SlowRequest,
     StateError,
+    Unauthorized,
     UnknownModel,
     UnknownResponse,
 )
@@ -28,8 +35,13 @@ CLIENT_CLOSED_REQUEST = 499
 STATUSES: tuple[tuple[type[MlxcelError], int], ...] = (
     (UnknownModel, 404),
     (UnknownResponse, 404),
+    (Unauthorized, 401),
+    (SlowRequest, 408),
     (BodyTooLarge, 413),
+    (ForeignHost, 421),
+    (HeadTooLarge, 431),
     (InputError, 400),
+    (RequestTimedOut, 504),
     (StateError, 503),
     (BugError, 500),
 )
@@ -47,11 +59,18 @@ def json_response(body: Any, *, status: int = 200, headers: Mapping[str, str] | 
     )
 
 
-def error_body(request: Request, error: MlxcelError) -> dict[str, Any]:
+def error_body(scope: Scope, error: MlxcelError) -> dict[str, Any]:
     """The error in the envelope that the path's clients know."""
-    if request.url.path.startswith("/v1/messages"):
-        return message_answers.error_body(error)
+    if scope["path"].startswith("/v1/messages"):
+        return {**message_answers.error_body(error), "request_id": request_id()}
     return responses.error_body(error)
+
+
+def body_too_large(limit: int) -> BodyTooLarge:
+    return BodyTooLarge(
+        f"the body is larger than {limit} bytes; nothing was generated. Send less, or start the "
+        "server with a larger --max-body-bytes"
+    )
 
 
 def as_bug(error: Exception) -> BugError:
@@ -59,14 +78,22 @@ def as_bug(error: Exception) -> BugError:
     return BugError(f"the server failed on this request ({type(error).__name__}); others go on. Report it")
 
 
-async def _mlxcel_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, MlxcelError)
+def error_response(scope: Scope, error: MlxcelError) -> Response:
+    """The answer to a request that ended in an error, which is noted in its line of the log."""
+    note(outcome=error.code)
     headers = {}
     if isinstance(error, StateError):
         headers["retry-after"] = str(error.retry_after_s or 1)
     if isinstance(error, (NotReady, BodyTooLarge)):
         headers["connection"] = "close"
-    return json_response(error_body(request, error), status=status_of(error), headers=headers)
+    if isinstance(error, Unauthorized):
+        headers["www-authenticate"] = 'Bearer realm="mlxcel"'
+    return json_response(error_body(scope, error), status=status_of(error), headers=headers)
+
+
+async def _mlxcel_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, MlxcelError)
+    return error_response(request.scope, error)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -74,16 +101,18 @@ async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "http_error")
     where = f"{request.method} {request.url.path}"
-    body = error_body(request, InputError(f"{where}: {error.detail}; nothing was done", code=code))
+    note(outcome=code)
+    body = error_body(request.scope, InputError(f"{where}: {error.detail}; nothing was done", code=code))
     return json_response(body, status=error.status_code, headers=error.headers)
 
 
 async def _client_left(_: Request, _error: Exception) -> Response:
+    note(outcome="client_left")
     return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
 async def _unexpected_error(request: Request, error: Exception) -> Response:
-    return json_response(error_body(request, as_bug(error)), status=500)
+    return error_response(request.scope, as_bug(error))
 
 
 EXCEPTION_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {

@@ -13,11 +13,12 @@ import typer
 
 from mlxcel.cli.columns import show
 from mlxcel.cli.configuring import config_app
-from mlxcel.cli.exits import leave, leave_quietly_on_signals
+from mlxcel.cli.exits import leave
 from mlxcel.cli.models import models_app
 from mlxcel.cli.options import ConfigOption, JsonOption, ModelArgument, ModelsDirOption
 from mlxcel.cli.servicing import service_app
 from mlxcel.cli.systemwide import ForSystemOption, PrefixOption, become_owner_of, check_readable, system_settings
+from mlxcel.config.keys import read_keys
 from mlxcel.config.settings import ServeSettings
 from mlxcel.config.sources import config_path, read_sources, resolve
 from mlxcel.errors import InputError
@@ -79,6 +80,14 @@ def serve(
     repetition_penalty: RepetitionPenaltyOption = None,
     max_body_bytes: Annotated[Optional[str], typer.Option(help="Largest request body.")] = None,
     strict: Annotated[Optional[bool], typer.Option("--strict", help="400 for unknown fields.")] = None,
+    api_keys_file: Annotated[Optional[str], typer.Option(help="File of the keys that clients must send.")] = None,
+    allowed_hosts: Annotated[Optional[str], typer.Option(help="More Host names to answer to, or *.")] = None,
+    cors_origins: Annotated[Optional[str], typer.Option(help="Origins whose pages may read answers, or *.")] = None,
+    request_read_timeout: Annotated[Optional[float], typer.Option(help="Seconds a request may arrive in.")] = None,
+    request_timeout: Annotated[Optional[float], typer.Option(help="Seconds an answer may take.")] = None,
+    write_timeout: Annotated[Optional[float], typer.Option(help="Seconds an answer may stay unread.")] = None,
+    log_format: Annotated[Optional[str], typer.Option(help="text or json.")] = None,
+    log_prompts: Annotated[Optional[bool], typer.Option("--log-prompts", help="Log what clients send.")] = None,
     drain_timeout: Annotated[Optional[float], typer.Option(help="Seconds to finish after SIGTERM.")] = None,
     step_timeout: Annotated[Optional[float], typer.Option(help="Seconds one model call may take.")] = None,
     log_file: Annotated[Optional[str], typer.Option(help="The server's own log; stderr if unset.")] = None,
@@ -108,6 +117,14 @@ def serve(
         "repetition_penalty": repetition_penalty,
         "max_body_bytes": max_body_bytes,
         "strict": strict,
+        "api_keys_file": api_keys_file,
+        "allowed_hosts": allowed_hosts,
+        "cors_origins": cors_origins,
+        "request_read_timeout_s": request_read_timeout,
+        "request_timeout_s": request_timeout,
+        "write_timeout_s": write_timeout,
+        "log_format": log_format,
+        "log_prompts": log_prompts,
         "drain_timeout_s": drain_timeout,
         "step_timeout_s": step_timeout,
         "log_file": log_file,
@@ -117,14 +134,14 @@ def serve(
         return resolve(flags, os.environ, config).settings
 
     settings = read_settings()
-    leave_quietly_on_signals()
+    keys = read_keys(settings.api_keys_file, os.environ)
     if sys.platform == "darwin":
         from mlxcel.device import probe_device
 
         probe_device()
     from mlxcel.cli.serving import serve as run
 
-    run(settings, read_settings=read_settings)
+    run(settings, read_settings=read_settings, keys=keys)
     leave(0)
 
 

@@ -10,8 +10,9 @@ import typer
 
 from mlxcel.cli.columns import aligned, show
 from mlxcel.cli.options import ConfigOption, JsonOption
+from mlxcel.config.keys import read_keys
 from mlxcel.config.sources import Resolved, all_of, config_path, read_sources, resolve
-from mlxcel.errors import InputError, ModelError
+from mlxcel.errors import ConfigError, InputError, ModelError
 
 config_app = typer.Typer(help="Show and check the settings.", rich_markup_mode=None)
 
@@ -42,6 +43,10 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     faults: list[InputError] = [*config_faults]
     folder = None
     try:
+        read_keys(settings.api_keys_file, os.environ)
+    except ConfigError as error:
+        faults.append(error)
+    try:
         folder = usable_model(settings.model, Path(settings.models_dir)) if settings.model else None
     except ModelError as error:
         faults.append(error)
@@ -68,6 +73,8 @@ def _settings_table(resolved: Resolved) -> str:
 
 
 def _shown(value: object) -> str:
-    if value is None:
+    if value is None or value == ():
         return "unset"
+    if isinstance(value, tuple):
+        return ", ".join(value)
     return str(value).lower() if isinstance(value, bool) else str(value)

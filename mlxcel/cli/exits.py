@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -82,12 +81,6 @@ def open_standard_files() -> None:
             os.open(os.devnull, os.O_RDWR)
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
-
-
-def leave_quietly_on_signals() -> None:
-    """Until the server handles them itself, a signal to stop ends a start that has served nothing yet, with 0."""
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signal_number, lambda *_: leave(0))
 
 
 def leave(code: int) -> NoReturn:

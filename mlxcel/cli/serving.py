@@ -7,8 +7,9 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from mlxcel.api.service import RowsServed, Service
 from mlxcel.cli.columns import sized
 from mlxcel.cli.compose import Loaded, MemoryBounds, checkpoint_of, make_engine, served_model
 from mlxcel.cli.exits import say
+from mlxcel.cli.logs import set_up_logs
+from mlxcel.cli.open_files import raise_open_file_limit
 from mlxcel.cli.reloading import Reload
 from mlxcel.config.settings import ServeSettings
 from mlxcel.core import Event
@@ -30,27 +33,30 @@ from mlxcel.model.checkpoint import Checkpoint
 from mlxcel.model.load import LoadedModel
 from mlxcel.service.logfile import LogFile
 
+log = logging.getLogger("mlxcel")
+
 
 def serve(
     settings: ServeSettings,
     runner_of: Callable[[LoadedModel], Runner] = ModelRunner,
     read_settings: Callable[[], ServeSettings] | None = None,
+    *,
+    keys: Sequence[str] = (),
 ) -> None:
     """Serve until SIGTERM or SIGINT. `read_settings` reads their sources again, on SIGHUP.
+
+    Clients need one of the `keys`, where there are any.
 
     Errors: ModelError, PortInUse and the like before anything is served; EngineDead when the engine broke.
     """
     log_file = LogFile(Path(settings.log_file)) if settings.log_file else None
-    logging.basicConfig(
-        level=logging.INFO,
-        handlers=[log_file or logging.StreamHandler(sys.stderr)],
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
+    set_up_logs(log_file or logging.StreamHandler(sys.stderr), settings.log_format)
     if log_file:
         # A server with a log of its own has no terminal whose end would be a hang-up.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    raise_open_file_limit()
     reload = Reload(settings, log_file, read=read_settings or (lambda: settings)) if log_file else None
-    _run(_serve(settings, runner_of, reload))
+    _run(_serve(settings, runner_of, reload, keys))
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
@@ -63,12 +69,17 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
         uvloop.run(main)
 
 
-async def _serve(settings: ServeSettings, runner_of: Callable[[LoadedModel], Runner], reload: Reload | None) -> None:
+async def _serve(
+    settings: ServeSettings,
+    runner_of: Callable[[LoadedModel], Runner],
+    reload: Reload | None,
+    keys: Sequence[str],
+) -> None:
     if reload:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
     checkpoint = checkpoint_of(settings)
     with folder_in_use(checkpoint.folder):
-        await _serve_checkpoint(settings, checkpoint, runner_of, reload)
+        await _serve_checkpoint(settings, checkpoint, runner_of, reload, keys)
 
 
 async def _serve_checkpoint(
@@ -76,13 +87,18 @@ async def _serve_checkpoint(
     checkpoint: Checkpoint,
     runner_of: Callable[[LoadedModel], Runner],
     reload: Reload | None,
+    keys: Sequence[str],
 ) -> None:
+    # A log of JSON has no lines between its own.
+    tell = log.info if settings.log_format == "json" else say
     started_s = time.monotonic()
     listener = bind(settings.host, settings.port)
     host, port = listener.getsockname()[:2]
+    if not keys and not ip_address(host).is_loopback:
+        log.warning("%s is no loopback address and no keys are set: whoever reaches it may use this server", host)
     model = served_model(settings, checkpoint)
     loop = asyncio.get_running_loop()
-    say(f"loading {model.id} from {checkpoint.folder}")
+    tell(f"loading {model.id} from {checkpoint.folder}")
 
     def post(events: list[Event]) -> None:
         loop.call_soon_threadsafe(service.tickets.deliver, events)
@@ -94,21 +110,26 @@ async def _serve_checkpoint(
             loaded.tokenizer.to_json, n_vocabulary=loaded.model.n_vocabulary, eos_ids=loaded.tokenizer.eos_ids
         )
         if isinstance(service.grammars, NoGrammars):
-            say(f"response_format and forced tool calls are refused: {service.grammars.reason}")
-        say(_memory_line(loaded.memory))
+            tell(f"response_format and forced tool calls are refused: {service.grammars.reason}")
+        tell(_memory_line(loaded.memory))
         service.rows = RowsServed(loaded.n_rows, is_exact=loaded.is_batching_exact)
         if not loaded.is_batching_exact:
-            say(f"this model is {service.rows}")
+            tell(f"this model is {service.rows}")
 
     def on_change() -> None:
         loop.call_soon_threadsafe(server.engine_changed)
 
     def on_ready() -> None:
-        say(f"serving {model.id} on http://{host}:{port} (loaded in {time.monotonic() - started_s:.1f} s)")
+        tell(f"serving {model.id} on http://{host}:{port} (loaded in {time.monotonic() - started_s:.1f} s)")
 
     engine = make_engine(settings, checkpoint, post=post, on_loaded=on_loaded, on_change=on_change, runner_of=runner_of)
-    service = Service(model, engine, n_places=pool_capacity(settings.batch_rows, settings.queue_depth))
-    server = Server(service, make_app(service, settings), settings, listener, on_ready)
+    service = Service(
+        model,
+        engine,
+        n_places=pool_capacity(settings.batch_rows, settings.queue_depth),
+        request_timeout_s=settings.request_timeout_s,
+    )
+    server = Server(service, make_app(service, settings, keys), settings, listener, on_ready)
 
     def use(changed: ServeSettings) -> None:
         service.model = replace(service.model, sampling=served_model(changed, checkpoint).sampling)
@@ -120,7 +141,7 @@ async def _serve_checkpoint(
         await server.run()
     finally:
         service.close()
-    say("stopped")
+    tell("stopped")
 
 
 def _memory_line(memory: MemoryBounds) -> str:

@@ -13,8 +13,22 @@ AUTO = "auto"
 UNBOUNDED = "unbounded"
 
 
-def _setting(default: Any, meaning: str, *, at_least: float | None = None, at_most: float | None = None) -> Any:
-    return field(default=default, metadata={"meaning": meaning, "at_least": at_least, "at_most": at_most})
+ORIGIN = r"\*|[a-z][a-z0-9+.-]*://(?:[A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\])(?::\d+)?"
+HOST_NAME = r"\*|[A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\]"
+
+
+def _setting(
+    default: Any,
+    meaning: str,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    pattern: str | None = None,
+    wanted: str = "",
+) -> Any:
+    """`pattern` is what a text, or each of several, must match as a whole; `wanted` says so in words."""
+    limits = {"at_least": at_least, "at_most": at_most, "pattern": pattern, "wanted": wanted}
+    return field(default=default, metadata={"meaning": meaning, **limits})
 
 
 @dataclass(frozen=True)
@@ -55,6 +69,24 @@ class ServeSettings:
     repetition_penalty: float | None = _setting(None, "default repetition_penalty", at_least=0.01, at_most=100)
     max_body_bytes: int = _setting(8 * 2**20, "largest request body", at_least=1)
     strict: bool = _setting(False, "answer 400 to a field that nobody knows, instead of ignoring it")
+    api_keys_file: str | None = _setting(
+        None, "file of the keys that clients must send, one a line, for its owner's eyes only"
+    )
+    allowed_hosts: tuple[str, ...] = _setting(
+        (), "Host names answered to beside localhost and the bound address; * is any",
+        pattern=HOST_NAME, wanted="host names without a port, or *",
+    )  # fmt: skip
+    cors_origins: tuple[str, ...] = _setting(
+        (), "origins whose pages may read answers; * is any",
+        pattern=ORIGIN, wanted="origins as browsers send them (https://example.org:8443, no path), or *",
+    )  # fmt: skip
+    request_read_timeout_s: float = _setting(60.0, "longest time for a request to arrive", at_least=0.1)
+    request_timeout_s: float | None = _setting(
+        None, "longest time from a request's acceptance to its end; no limit if unset", at_least=0.1
+    )
+    write_timeout_s: float = _setting(60.0, "how long a client may leave its answer unread", at_least=0.1)
+    log_format: str = _setting("text", "form of the log: text or json", pattern="text|json", wanted="text or json")
+    log_prompts: bool = _setting(False, "write the bodies of requests that generate into the log")
     drain_timeout_s: float = _setting(15.0, "how long running requests may finish after SIGTERM", at_least=0)
     step_timeout_s: float = _setting(120.0, "longest model call before the server gives up", at_least=0.1)
     log_file: str | None = _setting(None, "the server's own log; stderr if unset")

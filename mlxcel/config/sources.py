@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mlxcel.config.keys import KEYS_VARIABLE
 from mlxcel.config.settings import AUTO, UNBOUNDED, ServeSettings
 from mlxcel.errors import ConfigError, InputError
 
@@ -25,6 +26,8 @@ else:
 
 ENVIRONMENT_PREFIX = "MLXCEL_"
 CONFIG_VARIABLE = "MLXCEL_CONFIG"
+NO_SETTINGS = (CONFIG_VARIABLE, KEYS_VARIABLE)
+"""Variables that no setting comes from."""
 _FIELDS = {field.name: field for field in dataclasses.fields(ServeSettings)}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _FLAGS = {
@@ -32,6 +35,9 @@ _FLAGS = {
     "prefix_cache_ttl_s": "--prefix-cache-ttl",
     "drain_timeout_s": "--drain-timeout",
     "step_timeout_s": "--step-timeout",
+    "request_read_timeout_s": "--request-read-timeout",
+    "request_timeout_s": "--request-timeout",
+    "write_timeout_s": "--write-timeout",
 }
 """Flags that leave out the unit; the others are named as their key."""
 _SIZE_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -120,7 +126,7 @@ def _environment(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
     return [
         (name.removeprefix(ENVIRONMENT_PREFIX).lower(), value, name)
         for name, value in sorted(environ.items())
-        if name.startswith(ENVIRONMENT_PREFIX) and name != CONFIG_VARIABLE
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in NO_SETTINGS
     ]
 
 
@@ -170,7 +176,15 @@ def converted(key: str, value: Any, origin: str) -> Any:
             raise refuse("a text")
         if not value.isprintable() or (not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value)):
             raise refuse("a text that can be shown")
+        if not _matches(field.metadata["pattern"], value):
+            raise refuse(field.metadata["wanted"])
         return value
+    if kind.startswith("tuple"):
+        texts = [text.strip() for text in value.split(",")] if isinstance(value, str) else value
+        pattern = field.metadata["pattern"]
+        if not isinstance(texts, (list, tuple)) or not all(isinstance(t, str) and _matches(pattern, t) for t in texts):
+            raise refuse(field.metadata["wanted"])
+        return tuple(texts)
     number = _number(value, is_size=key.endswith("_bytes"))
     if number is None or (kind.startswith("int") and number != int(number)):
         raise refuse("a whole number" if kind.startswith("int") else "a number")
@@ -180,6 +194,10 @@ def converted(key: str, value: Any, origin: str) -> Any:
     if highest is not None and number > highest:
         raise refuse(f"{highest} or less")
     return int(number) if kind.startswith("int") else float(number)
+
+
+def _matches(pattern: str | None, text: str) -> bool:
+    return pattern is None or re.fullmatch(pattern, text) is not None
 
 
 def bytes_of(text: str) -> int | None:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from mlxcel.core import Event, FinishReason, Request
 from mlxcel.engine.pace import Journey, Pace
-from mlxcel.errors import BugError, MlxcelError
+from mlxcel.errors import BugError, MlxcelError, RequestTimedOut
 from mlxcel.metrics.traffic import Traffic
 
 
@@ -83,13 +83,25 @@ class Submit(Protocol):
 
 
 class Tickets:
-    """Every ticket that has not ended. How their tokens come is measured into `traffic`."""
+    """Every ticket that has not ended; none lasts longer than `limit_s`, where there is one.
 
-    def __init__(self, submit: Submit, cancel: Callable[[str], None], traffic: Traffic | None = None) -> None:
+    How their tokens come is measured into `traffic`.
+    """
+
+    def __init__(
+        self,
+        submit: Submit,
+        cancel: Callable[[str], None],
+        traffic: Traffic | None = None,
+        *,
+        limit_s: float | None = None,
+    ) -> None:
         self._submit = submit
         self._cancel = cancel
+        self._limit_s = limit_s
         self._pace = Pace(traffic or Traffic())
         self._open: dict[str, Ticket] = {}
+        self._alarms: dict[str, asyncio.TimerHandle] = {}
         self._emptied = asyncio.Event()
         self._emptied.set()
 
@@ -106,6 +118,9 @@ class Tickets:
         for ticket in tickets:
             self._open[ticket.request.id] = ticket
             self._emptied.clear()
+            if self._limit_s is not None:
+                alarm = asyncio.get_running_loop().call_later(self._limit_s, self._time_out, ticket)
+                self._alarms[ticket.request.id] = alarm
         self._submit(*(ticket.request for ticket in tickets))
         return tickets
 
@@ -129,7 +144,17 @@ class Tickets:
     async def all_ended(self) -> None:
         await self._emptied.wait()
 
+    def _time_out(self, ticket: Ticket) -> None:
+        ticket.cancel()
+        error = RequestTimedOut(
+            f"the answer took longer than --request-timeout ({self._limit_s:g} s) and was ended; ask for fewer tokens, "
+            "or start the server with a larger one"
+        )
+        self.deliver([Event(ticket.request.id, None, FinishReason.ERROR, error)])
+
     def _close(self, request_id: str) -> None:
         del self._open[request_id]
+        if (alarm := self._alarms.pop(request_id, None)) is not None:
+            alarm.cancel()
         if not self._open:
             self._emptied.set()

@@ -211,7 +211,7 @@ def test_a_client_that_leaves_frees_its_slot_long_before_its_answer_would_end(
         address = httpx.URL(server.url)
         body = json.dumps({**LONG, "max_tokens": 2000, "stream": is_streaming}).encode()
         with socket.create_connection((address.host, address.port or 80), timeout=30) as leaving:
-            head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+            head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
             leaving.sendall(head.encode() + body)
             if is_streaming:
                 assert leaving.recv(4096).startswith(b"HTTP/1.1 200")
@@ -226,7 +226,7 @@ def test_after_200_clients_that_connect_and_drop_the_next_is_served_and_the_book
         expected = client.post("/v1/completions", json={**LONG, "max_tokens": 8}).json()["choices"]
         address = httpx.URL(server.url)
         body = json.dumps({**LONG, "stream": True}).encode()
-        head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         for i in range(200):
             with socket.create_connection((address.host, address.port or 80), timeout=30) as dropping:
                 # A third leave with nothing sent, a third in mid-request, a third right after it.
@@ -244,7 +244,7 @@ def test_a_hopelessly_long_prompt_is_refused_at_once_and_those_who_left_hold_nob
         address = httpx.URL(server.url)
         for prompt in ("a" * 4_000_000, "a " * 24_000):
             body = json.dumps({"prompt": prompt}).encode()
-            head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+            head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
             for _ in range(10):
                 with socket.create_connection((address.host, address.port or 80), timeout=30) as leaving:
                     leaving.sendall(head.encode() + body)

@@ -45,8 +45,7 @@ def main(arguments: list[str]) -> None:
     (fault, _, k), command, model, *flags = arguments[0].partition("="), *arguments[1:]
     assert command == "serve"
     given = {name.removeprefix("--").replace("-", "_"): value for name, value in zip(*[iter(flags)] * 2, strict=True)}
-    if "step_timeout" in given:
-        given["step_timeout_s"] = given.pop("step_timeout")
+    given = {f"{name}_s" if name.endswith("_timeout") else name: value for name, value in given.items()}
     settings = resolve({"model": model, **given}, {}).settings
     guarded(lambda: serve(settings, lambda loaded: FAULTS[fault](ModelRunner(loaded), int(k))))
 

@@ -58,8 +58,9 @@ def _generating(
     path: str, summary: str, answer: type[Struct], body: type[Struct], requires: tuple[str, ...] = ()
 ) -> Operation:
     return Operation(
-        "post", path, summary, answer, body, streams=True, statuses=WITH_BODY, parameters=_PRIORITY, requires=requires
-    )
+        "post", path, summary, answer, body,
+        streams=True, statuses=(*WITH_BODY, 504), parameters=_PRIORITY, requires=requires,
+    )  # fmt: skip
 
 
 OPERATIONS = (

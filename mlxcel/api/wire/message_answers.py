@@ -8,11 +8,12 @@ from typing import Any
 
 from mlxcel.api.wire.answers import End, Piece, Usage, Whole, frame
 from mlxcel.core import FinishReason
-from mlxcel.errors import BodyTooLarge, InputError, MlxcelError, StateError, UnknownModel
+from mlxcel.errors import BodyTooLarge, InputError, MlxcelError, StateError, Unauthorized, UnknownModel
 from mlxcel.text.deltas import Call, CallStart, Content, Delta, Reasoning
 
 _KINDS: tuple[tuple[type[MlxcelError], str], ...] = (
     (UnknownModel, "not_found_error"),
+    (Unauthorized, "authentication_error"),
     (BodyTooLarge, "request_too_large"),
     (InputError, "invalid_request_error"),
     (StateError, "overloaded_error"),

@@ -239,3 +239,35 @@ def test_an_origin_is_a_flag_that_serve_has() -> None:
 def test_rows_and_queue_depth_follow_from_no_batch(flags: dict[str, Any], rows: int, depth: int | None) -> None:
     made = resolve(flags, NOWHERE).settings
     assert (made.batch_rows, made.queue_depth) == (rows, depth)
+
+
+def test_several_texts_are_a_list_in_a_file_and_apart_by_commas_elsewhere(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('allowed_hosts = ["a.example", "[fe80::1]"]\ncors_origins = []\n')
+    resolved = resolve({"cors_origins": "https://a.example, http://localhost:3000,*"}, {}, file)
+    assert resolved.settings.allowed_hosts == ("a.example", "[fe80::1]")
+    assert resolved.settings.cors_origins == ("https://a.example", "http://localhost:3000", "*")
+    assert resolve({}, {"MLXCEL_ALLOWED_HOSTS": "*"}).settings.allowed_hosts == ("*",)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("cors_origins", "https://a.example/"),
+        ("cors_origins", "a.example"),
+        ("cors_origins", "https://a.example/x"),
+        ("cors_origins", "https://a.example,,https://b.example"),
+        ("cors_origins", 7),
+        ("cors_origins", ["https://a.example", 7]),
+        ("allowed_hosts", "a.example:80"),
+        ("allowed_hosts", "https://a.example"),
+        ("allowed_hosts", "*.a.example"),
+        ("log_format", "yaml"),
+        ("request_timeout_s", 0),
+        ("request_read_timeout_s", -1),
+    ],
+)
+def test_a_name_or_a_bound_that_could_never_work_is_refused(key: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"{key} = .* is not") as refused:
+        resolve({key: value}, {})
+    assert refused.value.param == key

@@ -1,0 +1,84 @@
+"""What every request passes first and every answer last: its id, its Host, its line in the log.
+
+It also sees to what a connection needs to know: an answer given before the whole body was read ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mlxcel.api.access_log import REQUEST_ID, RequestLine
+from mlxcel.api.admission import Hosts
+from mlxcel.api.connection import MAX_HEAD_BYTES, broken_body, head_too_large
+from mlxcel.api.statuses import error_response
+from mlxcel.errors import MalformedRequest, MlxcelError, NotReady
+
+CLOSE = (b"connection", b"close")
+
+
+class Edge:
+    """The outermost application."""
+
+    def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = _Exchange(scope, receive, send)
+        try:
+            await self._serve(scope, exchange)
+        finally:
+            exchange.line.write()
+
+    async def _serve(self, scope: Scope, exchange: _Exchange) -> None:
+        try:
+            self._check(scope)
+            await self._app(scope, exchange.receive, exchange.send)
+        except MlxcelError as error:
+            await error_response(scope, error)(scope, exchange.receive, exchange.send)
+        except asyncio.CancelledError:
+            # The server gives up on whoever is still here when it ends.
+            if exchange.line.status:
+                raise
+            given_up = NotReady("the server is stopping and this request did not end in time; send it again")
+            await error_response(scope, given_up)(scope, exchange.receive, exchange.send)
+
+    def _check(self, scope: Scope) -> None:
+        if sum(len(name) + len(value) for name, value in scope["headers"]) + len(scope["raw_path"]) > MAX_HEAD_BYTES:
+            raise head_too_large()
+        names = {name for name, _ in scope["headers"]}
+        if {b"content-length", b"transfer-encoding"} <= names:
+            raise MalformedRequest("the request has a length and a transfer coding, which differ; nothing was done")
+        self._hosts.check(scope)
+
+
+class _Exchange:
+    """One request and its answer, on their way through."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.line = RequestLine.of(scope)
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        headers = dict(scope["headers"])
+        self._owes_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+
+    async def receive(self) -> Message:
+        """Errors: MalformedRequest when the rest of the body cannot be read."""
+        message = await self._receive()
+        if (error := broken_body(self._scope)) is not None:
+            raise error
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            self._owes_body = False
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.line.status = message["status"]
+            headers = [*message["headers"], (REQUEST_ID.encode(), self.line.id.encode())]
+            if self._owes_body and CLOSE not in headers:
+                headers.append(CLOSE)
+            message = {**message, "headers": headers}
+        await self._send(message)
