@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.raw_http import ask, connected, head, post, read_answer
+from tests.support.raw_http import ask, head, post, read_answer
 from tests.support.server_process import ServerProcess, serving, wait_for_metric
 
 LONG = b'{"prompt": "Once", "max_tokens": 2000, "temperature": 0, "ignore_eos": true, "stream": true}'
@@ -108,12 +108,4 @@ def test_an_answer_over_the_time_limit_ends_with_an_error_and_frees_its_place(
             assert "retry-after" in answer.headers
         wait_for_metric(client, "mlxcel_slots_used", 0)
         assert client.post("/v1/completions", json={"prompt": "a", "max_tokens": 1}).status_code == 200
-        assert server.stop() == 0
-
-
-def test_connections_that_only_wait_do_not_hold_up_an_exit(tiny_model: Path) -> None:
-    with serving(tiny_model) as server, connected(server.url) as idle, connected(server.url) as begun:
-        begun.sendall(b"GET /hea")
-        idle.sendall(head("GET /health HTTP/1.1"))
-        assert read_answer(idle).status == 200
         assert server.stop() == 0
