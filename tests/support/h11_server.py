@@ -1,4 +1,4 @@
-"""The product's server where httptools is not installed: on h11, and with a Python that knows of nothing else.
+"""The product's server where neither httptools nor uvloop is installed: on h11, and on asyncio's own loop.
 
 `python -m tests.support.h11_server serve MODEL ...`, as `python -m mlxcel serve MODEL ...`.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 
-sys.modules["httptools"] = None  # type: ignore[assignment]
+for missing in ("httptools", "uvloop"):
+    sys.modules[missing] = None  # type: ignore[assignment]
 
 from mlxcel.cli import main  # noqa: E402
 
