@@ -272,6 +272,7 @@ class Engine:
         stats.n_prefix_hits = scheduler.prefixes.n_hits
         stats.n_prefix_misses = scheduler.prefixes.n_misses
         stats.n_prefix_tokens = scheduler.prefixes.n_hit_tokens
+        stats.n_prefix_asked_tokens = scheduler.prefixes.n_asked_tokens
 
     def _close(self, parts: EngineParts | None) -> None:
         """Tell every ticket, those in the mailbox too, and let go of the model."""

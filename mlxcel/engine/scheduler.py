@@ -286,7 +286,7 @@ class BatchScheduler:
                 if (fork := self._fork_for(sequence)) is not None:
                     forks.append(fork)
                     continue
-                self.prefixes.n_misses += self.prefixes.is_on
+                self.prefixes.count(len(sequence.tokens), 0)
             n_tokens = min(n_left, sequence.n_to_prefill)
             chunks.append(Chunk(sequence, sequence.n_prefilled, sequence.n_prefilled + n_tokens))
             n_left -= n_tokens
@@ -337,8 +337,7 @@ class BatchScheduler:
         return len(sequence.tokens) + n_new
 
     def _count_hit(self, sequence: Sequence, n_tokens: int) -> None:
-        self.prefixes.n_hits += 1
-        self.prefixes.n_hit_tokens += n_tokens
+        self.prefixes.count(len(sequence.tokens), n_tokens)
         if sequence.n_generated == 0:
             sequence.n_from_prefix = n_tokens
 

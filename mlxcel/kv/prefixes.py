@@ -29,13 +29,14 @@ class PrefixCache:
     """Prefixes in the pool's books. Owner: the engine thread.
 
     `now_s` is the time that prefixes are stamped with. `n_hits` and `n_misses` count sequences that began from a
-    prefix and those that found none, `n_hit_tokens` the tokens that were not prefilled for that.
+    prefix and those that found none, `n_hit_tokens` the tokens that were not prefilled for that, of `n_asked_tokens`.
     """
 
     def __init__(self, limits: PrefixLimits, pool: CachePool) -> None:
         self.n_hits = 0
         self.n_misses = 0
         self.n_hit_tokens = 0
+        self.n_asked_tokens = 0
         self.now_s = 0.0
         self._limits = limits
         self._pool = pool
@@ -96,6 +97,14 @@ class PrefixCache:
         if found is not None:
             self._touch(found[0])
         return found
+
+    def count(self, n_tokens: int, n_found: int) -> None:
+        """A sequence of `n_tokens` was looked up, and begins with `n_found` of them from a prefix."""
+        if self.is_on:
+            self.n_hits += n_found > 0
+            self.n_misses += n_found == 0
+            self.n_hit_tokens += n_found
+            self.n_asked_tokens += n_tokens
 
     def make_room(self, n_bytes: int) -> bool:
         """Let prefixes go until the pool has so many bytes free; False, with none gone, if that is not enough."""

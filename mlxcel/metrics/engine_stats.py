@@ -25,6 +25,7 @@ class EngineStats:
     n_prefix_hits: int = 0
     n_prefix_misses: int = 0
     n_prefix_tokens: int = 0
+    n_prefix_asked_tokens: int = 0
     n_prefilled_tokens: int = 0
     n_generated_tokens: int = 0
     n_steps: int = 0

@@ -237,6 +237,10 @@ QUANTITIES: tuple[Quantity, ...] = (
         "mlxcel_prefix_tokens_total vllm:prefix_cache_hits_total",
         "tokens", "Prompt tokens that a prefix had, so that they were not computed", lambda r: r.engine.n_prefix_tokens,
     ),
+    _counter(
+        "mlxcel_prefix_asked_tokens_total vllm:prefix_cache_queries_total",
+        "tokens", "Tokens of the sequences for which a prefix was looked for", lambda r: r.engine.n_prefix_asked_tokens,
+    ),
     _gauge(
         "mlxcel_kv_held_ratio llamacpp:kv_cache_usage_ratio vllm:kv_cache_usage_perc",
         "ratio", "KV memory held over its budget, 1 being full; absent when unbounded", _kv_held_ratio,

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.exposition import values_of
 from tests.support.prompts import prompt_of
 from tests.support.reference import reference_texts
 from tests.support.server_process import ServerProcess, metric, serving, wait_for_metric
@@ -38,6 +39,21 @@ def test_a_prompt_asked_again_gives_the_reference_text_and_says_what_was_cached(
     assert [complete(server.url, prompt) for prompt in prompts] == [(text, 0) for text in expected]
     saved = [n - 1 if n > 32 else 0 for n in lengths]
     assert [complete(server.url, prompt) for prompt in prompts] == list(zip(expected, saved, strict=True))
+
+
+def test_hits_and_queries_are_counted_in_tokens(tiny_model: Path) -> None:
+    lengths = (20, 40, 300)
+    prompts = [prompt_of(tiny_model, n, seed=9) for n in lengths]
+    with serving(tiny_model) as server, server.client() as client:
+        for prompt in prompts * 2:
+            complete(server.url, prompt)
+        wait_for_metric(client, "mlxcel_slots_used", 0)
+        values = values_of(client.get("/metrics").text)
+    assert values["vllm:prefix_cache_queries_total"] == 2 * sum(lengths)
+    assert values["vllm:prefix_cache_hits_total"] == 39 + 299
+    assert (values["mlxcel_prefix_hits_total"], values["mlxcel_prefix_misses_total"]) == (2, 4)
+    assert values["llamacpp:prompt_tokens_total"] == 2 * sum(lengths) - 39 - 299
+    assert values["vllm:prompt_tokens_total"] == 2 * sum(lengths)
 
 
 def test_every_api_reports_the_cached_tokens_of_a_conversations_next_turn(server: ServerProcess) -> None:
