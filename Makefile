@@ -2,6 +2,7 @@
 # make test    set up and pass the tests
 # make setup   .venv with .venv/bin/mlxcel     make check   lint, types, layering
 # make bench   our served rate beside mlx_lm.server's    make bench-recut   tools/recut on a large repository
+# make soak    long runs: clients that leave, too many clients, /health under load (some minutes)
 # make demo-recut   the patch-stack tool in two minutes of reading
 # make fuzz-api   an hour of requests against the OpenAPI document; EXAMPLES=n for each operation
 # make lock    resolve the development dependencies again
@@ -13,7 +14,7 @@ EXAMPLES ?= 500
 TESTS ?= tests
 bin := .venv/bin
 
-.PHONY: serve test check setup setup-tcl setup-model lock bench bench-recut demo-recut fuzz-api clean
+.PHONY: serve test check setup setup-tcl setup-model lock bench soak bench-recut demo-recut fuzz-api clean
 .DEFAULT_GOAL := test
 
 setup:
@@ -43,6 +44,9 @@ test: check setup-model setup-tcl
 
 bench: setup
 	$(bin)/python -m bench.served_rate
+
+soak: setup
+	$(bin)/python -m bench.soak
 
 bench-recut: setup
 	$(bin)/python bench/recut_speed.py

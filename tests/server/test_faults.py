@@ -37,6 +37,37 @@ def test_a_failed_step_ends_its_rows_with_500_and_the_next_request_is_served(tin
         assert server.stop() == 0
 
 
+def test_want_of_memory_ends_its_rows_and_lets_prefixes_go_and_the_next_request_is_served(tiny_model: Path) -> None:
+    long = {**PROMPT, "prompt": "Once upon a time " * 30, "max_tokens": 4}
+    with faulty(tiny_model, "memory=10") as server, server.client() as client:
+        expected = client.post("/v1/completions", json=long).json()["choices"]
+        assert metric(client, "mlxcel_prefixes") == 1
+        failed = client.post("/v1/completions", json=PROMPT)
+        assert (failed.status_code, failed.json()["error"]["code"]) == (500, "generation_failed")
+        wait_for_metric(client, "mlxcel_slots_used", 0)
+        assert metric(client, "mlxcel_prefixes") == metric(client, "mlxcel_prefix_bytes") == 0
+        again = client.post("/v1/completions", json=long).json()
+        assert again["choices"] == expected and again["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+        assert server.stop() == 0
+
+
+def test_steps_that_go_on_failing_end_every_ticket_and_the_process(tiny_model: Path) -> None:
+    with faulty(tiny_model, "broken=10") as server, server.client() as client, ThreadPoolExecutor(8) as pool:
+
+        def ask(_: int) -> str:
+            try:
+                return str(client.post("/v1/completions", json=PROMPT).json()["error"]["code"])
+            except httpx.TransportError:
+                return "gone"
+
+        codes = list(pool.map(ask, range(200)))
+        assert server.wait() == 70, server.text
+    assert codes[0] == "generation_failed"
+    # The last ones come to a server that ended its tickets, or is no longer there.
+    assert set(codes) <= {"generation_failed", "engine_dead", "gone"}
+    assert "3 turns in a row" in server.text
+
+
 def test_a_failed_step_ends_a_stream_with_an_error_frame(tiny_model: Path) -> None:
     with faulty(tiny_model, "decode=10") as server, server.client() as client:
         frames = client.post("/v1/completions", json={**PROMPT, "stream": True}).text.split("\n\n")

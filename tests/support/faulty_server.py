@@ -1,7 +1,8 @@
 """The product's server with a runner that misbehaves, started through the composition root.
 
 `python -m tests.support.faulty_server FAULT=K serve MODEL --port 0 [--step-timeout S] ...`. FAULT is `decode` or
-`prefill` (that call raises), `dead` (a decode step raises, and so does every probe), `hang` (a decode step never
+`prefill` (that call raises), `memory` (a decode step finds none), `broken` (every decode step from that one raises,
+and no probe does), `dead` (a decode step raises, and so does every probe), `hang` (a decode step never
 returns), `abort` (the process aborts in native code), `slow` (every call takes K ms longer). K counts from 1.
 """
 
@@ -33,6 +34,8 @@ class AbortingRunner(FailingRunner):
 FAULTS: dict[str, Callable[[Runner, int], Runner]] = {
     "decode": lambda runner, k: FailingRunner(runner, decode_calls={k}),
     "prefill": lambda runner, k: FailingRunner(runner, prefill_calls={k}),
+    "memory": lambda runner, k: FailingRunner(runner, decode_calls={k}, error=MemoryError),
+    "broken": lambda runner, k: FailingRunner(runner, decode_calls=range(k, 10**9)),
     "dead": lambda runner, k: FailingRunner(runner, decode_calls={k}, probe_fails=True),
     "hang": lambda runner, k: HangingRunner(runner, decode_call=k),
     "abort": lambda runner, k: AbortingRunner(runner, decode_calls={k}),

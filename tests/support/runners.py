@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable
 from collections.abc import Sequence as SequenceOf
 
 from mlxcel.core import Request, Sampled, Sequence, State, TokenLogprobs
@@ -205,18 +205,20 @@ class _Around:
 
 
 class FailingRunner(_Around):
-    """Raises instead of running the calls named, counted from 1; in every probe if `probe_fails`."""
+    """Raises `error` instead of running the calls named, counted from 1; in every probe if `probe_fails`."""
 
     def __init__(
         self,
         runner: Runner,
         *,
-        decode_calls: Collection[int] = (),
-        prefill_calls: Collection[int] = (),
-        fork_calls: Collection[int] = (),
+        decode_calls: Container[int] = (),
+        prefill_calls: Container[int] = (),
+        fork_calls: Container[int] = (),
         probe_fails: bool = False,
+        error: type[Exception] = RuntimeError,
     ) -> None:
         super().__init__(runner)
+        self._error = error
         self._decode_calls = decode_calls
         self._prefill_calls = prefill_calls
         self._fork_calls = fork_calls
@@ -225,19 +227,19 @@ class FailingRunner(_Around):
     def prefill(self, chunk: Chunk) -> SequenceOf[TokenLogprobs]:
         if self.n_prefill_calls + 1 in self._prefill_calls:
             self.n_prefill_calls += 1
-            raise RuntimeError("prefill failed on cue")
+            raise self._error("prefill failed on cue")
         return super().prefill(chunk)
 
     def fork(self, fork: Fork) -> bool:
         if self.n_fork_calls + 1 in self._fork_calls:
             self.n_fork_calls += 1
-            raise RuntimeError("fork failed on cue")
+            raise self._error("fork failed on cue")
         return super().fork(fork)
 
     def decode(self, rows: SequenceOf[Sequence]) -> Results:
         if rows and self.n_decode_calls + 1 in self._decode_calls:
             self.n_decode_calls += 1
-            raise RuntimeError("decode failed on cue")
+            raise self._error("decode failed on cue")
         return super().decode(rows)
 
     def probe(self) -> None:
