@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -45,15 +46,25 @@ class Vocabulary:
         Source: llama.cpp's get_overlapping_token_sequences, with its bound on the tokens after the first.
         """
         wanted = text.encode()
-        found: set[tuple[int, ...]] = set()
-        for token, data in enumerate(self._tokens):
-            if wanted in data:
-                found.add((token,))
-                continue
-            for n_shared in range(1, min(len(data), len(wanted) - 1) + 1):
-                if data.endswith(wanted[:n_shared]) and (tail := self._tail(wanted[n_shared:])):
-                    found.add((token, *tail))
+        holding = {token for token, data in enumerate(self._tokens) if wanted in data}
+        found: set[tuple[int, ...]] = {(token,) for token in holding}
+        for n_shared in range(1, len(wanted)):
+            if tail := self._tail(wanted[n_shared:]):
+                found |= {(token, *tail) for token in self._ending_in(wanted[:n_shared]) if token not in holding}
         return tuple(sorted(found))
+
+    @cached_property
+    def _backwards(self) -> list[tuple[bytes, int]]:
+        """Each token's bytes from their end, in order: those of one ending stand together."""
+        return sorted((data[::-1], token) for token, data in enumerate(self._tokens) if data)
+
+    def _ending_in(self, ending: bytes) -> Iterator[int]:
+        backwards = ending[::-1]
+        for index in range(bisect_left(self._backwards, (backwards, -1)), len(self._backwards)):
+            data, token = self._backwards[index]
+            if not data.startswith(backwards):
+                return
+            yield token
 
     def _tail(self, data: bytes) -> list[int]:
         """The ids of what follows; none where that begins inside a character."""

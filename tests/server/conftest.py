@@ -29,6 +29,14 @@ def tiny_server(tiny_model: Path) -> Iterator[ServerProcess]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def narrow_server(tiny_model: Path) -> Iterator[ServerProcess]:
+    """One that runs one sequence and lets three wait, and by default penalises repetition by 1.3."""
+    limits = ("--max-batch-size", "1", "--max-queue-depth", "3")
+    with serving(tiny_model, *limits, "--repetition-penalty", "1.3") as server:
+        yield server
+
+
 @pytest.fixture
 def client(tiny_server: ServerProcess) -> Iterator[httpx.Client]:
     with tiny_server.client() as client:

@@ -12,7 +12,7 @@ import httpx
 from openai import OpenAI
 
 from tests.support.prompts import tokenizer_of
-from tests.support.server_process import metric, serving, wait_for_metric
+from tests.support.server_process import ServerProcess, metric, serving, wait_for_metric
 
 PROMPTS = ["The Licensor grants", "Derivative Works", "a"]
 QUESTION: Any = {"role": "user", "content": "What may I do?"}
@@ -142,22 +142,20 @@ def test_a_client_that_leaves_takes_all_choices_with_it(client: httpx.Client) ->
     wait_for_metric(client, "mlxcel_slots_used", 0)
 
 
-def test_more_choices_than_places_are_refused_and_nothing_runs(tiny_model: Path) -> None:
-    with (
-        serving(tiny_model, "--max-batch-size", "2", "--max-queue-depth", "1") as server,
-        server.client() as client,
-    ):
-        for fields, param in (({"prompt": "a", "n": 4}, "n"), ({"prompt": ["a"] * 4}, "prompt")):
+def test_more_choices_than_places_are_refused_and_nothing_runs(narrow_server: ServerProcess) -> None:
+    with narrow_server.client() as client:
+        for fields, param in (({"prompt": "a", "n": 5}, "n"), ({"prompt": ["a"] * 5}, "prompt")):
             refused = client.post("/v1/completions", json=fields)
             assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
-        assert len(complete(client, prompt=["a", "b", "c"])["choices"]) == 3
+        assert len(complete(client, prompt=["a", "b"], n=2)["choices"]) == 4
         endless = {"prompt": "a", "max_tokens": 1500, "ignore_eos": True, "stream": True}
         with client.stream("POST", "/v1/completions", json=endless) as stream:
             lines = stream.iter_lines()
             next(lines)
-            busy = client.post("/v1/completions", json={"prompt": ["a", "b", "c"]})
+            busy = client.post("/v1/completions", json={"prompt": ["a", "b"], "n": 2})
             assert (busy.status_code, busy.json()["error"]["code"]) == (503, "server_busy")
             wait_for_metric(client, "mlxcel_slots_used", 1)
+        wait_for_metric(client, "mlxcel_slots_used", 0)
 
 
 def test_a_choice_that_fails_ends_the_stream_with_an_error_frame_and_the_others_with_it(tiny_model: Path) -> None:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.support.prompts import prompt_of
-from tests.support.server_process import ServerProcess, metric, serving, wait_for_metric
+from tests.support.server_process import ServerProcess, metric, wait_for_metric
 
 N_TOKENS = 40
 QUESTION = {"role": "user", "content": "Describe the licence."}
@@ -88,7 +88,7 @@ def test_a_lane_that_does_not_exist_is_refused_and_those_that_do_are_taken(clien
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, "X-Priority")
 
 
-def test_those_who_wait_are_served_lane_by_lane(tiny_model: Path) -> None:
+def test_those_who_wait_are_served_lane_by_lane(narrow_server: ServerProcess, tiny_model: Path) -> None:
     prompt = prompt_of(tiny_model, 20)
     done: list[str] = []
 
@@ -97,27 +97,21 @@ def test_those_who_wait_are_served_lane_by_lane(tiny_model: Path) -> None:
         assert httpx.post(f"{url}/v1/completions", json=body, headers={"X-Priority": lane}, timeout=60).is_success
         done.append(lane)
 
-    with (
-        serving(tiny_model, "--max-batch-size", "1") as server,
-        server.client() as client,
-        ThreadPoolExecutor(3) as pool,
-    ):
+    with narrow_server.client() as client, ThreadPoolExecutor(3) as pool:
         endless = {"prompt": "a", "max_tokens": 2000, "ignore_eos": True, "stream": True}
         with client.stream("POST", "/v1/completions", json=endless) as stream:
             lines = stream.iter_lines()
             next(lines)
             for n_waiting, lane in enumerate(("low", "normal", "high"), start=1):
-                pool.submit(wait, server.url, lane)
+                pool.submit(wait, narrow_server.url, lane)
                 wait_for_metric(client, "mlxcel_queue_depth", n_waiting)
         pool.shutdown(wait=True)
     assert done == ["high", "normal", "low"]
 
 
 def test_a_penalty_of_the_servers_is_the_default_and_a_request_goes_before_it(
-    tiny_server: ServerProcess, tiny_model: Path
+    tiny_server: ServerProcess, narrow_server: ServerProcess
 ) -> None:
-    with serving(tiny_model, "--repetition-penalty", "1.3") as penalising:
-        by_default = chat(penalising.url, **GREEDY)["message"]
-        unpenalised = chat(penalising.url, **GREEDY, repetition_penalty=1)["message"]
-    assert by_default == chat(tiny_server.url, **GREEDY, repetition_penalty=1.3)["message"]
-    assert unpenalised == chat(tiny_server.url, **GREEDY)["message"] != by_default
+    plain, penalised = (chat(tiny_server.url, **GREEDY, repetition_penalty=by)["message"] for by in (1, 1.3))
+    assert chat(narrow_server.url, **GREEDY)["message"] == penalised != plain
+    assert chat(narrow_server.url, **GREEDY, repetition_penalty=1)["message"] == plain

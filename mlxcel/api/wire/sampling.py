@@ -33,7 +33,7 @@ class SamplingFields(Fields, kw_only=True):
     dry_base: Annotated[float, msgspec.Meta(ge=1, le=100)] | None = None
     dry_allowed_length: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
     dry_penalty_last_n: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | None = None
-    dry_sequence_breakers: Annotated[list[Breaker], msgspec.Meta(max_length=64)] | None = None
+    dry_sequence_breakers: Annotated[list[Breaker], msgspec.Meta(max_length=16)] | None = None
     logit_bias: dict[str, LogitBias] | None = None
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
     min_tokens: Count | None = None
