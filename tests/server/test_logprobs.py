@@ -143,10 +143,16 @@ def test_an_echo_may_be_all_that_is_wanted(client: httpx.Client, model: NumpyLla
         assert stream.text.count("data: ") == 2, "a chunk and [DONE]"
 
 
-def test_an_answer_after_an_echo_is_that_of_the_prompt_but_for_the_space_it_begins_with(client: httpx.Client) -> None:
-    alone = complete(client)["text"]
-    after = complete(client, echo=True)["text"].removeprefix(PROMPT)
-    assert after.removeprefix(" ") == alone and after != ""
+def test_an_answer_after_an_echo_keeps_the_space_that_it_begins_without_alone(
+    client: httpx.Client, vocabulary: Vocabulary
+) -> None:
+    token = next(token for token in range(300, 1024) if vocabulary.bytes_of(token).startswith(b" "))
+    word = vocabulary.bytes_of(token).decode()
+    fields: dict[str, Any] = {"logit_bias": {str(token): 100}, "max_tokens": 2, "logprobs": 0}
+    alone, after = complete(client, **fields), complete(client, **fields, echo=True)
+    assert (alone["text"], after["text"]) == ((word * 2)[1:], PROMPT + word * 2)
+    assert alone["logprobs"]["text_offset"] == [0, len(word) - 1]
+    assert after["logprobs"]["text_offset"][-2:] == [len(PROMPT), len(PROMPT) + len(word)]
 
 
 QUESTION: Any = {"role": "user", "content": "Which mark?"}
