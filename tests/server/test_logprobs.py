@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import jsonschema
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -208,3 +209,16 @@ def data_lines(stream: str) -> list[str]:
     lines = [line for line in stream.split("\n\n") if line.startswith("data: ")]
     assert lines[-1] == "data: [DONE]"
     return lines[:-1]
+
+
+def test_reports_are_as_the_document_describes_them(client: httpx.Client) -> None:
+    document = client.get("/openapi.json").json()
+    message = {"messages": [QUESTION], "top_logprobs": 2, "logprobs": True}
+    for path, fields in (
+        ("/v1/completions", {"prompt": PROMPT, "echo": True, "logprobs": 2}),
+        ("/v1/chat/completions", message),
+    ):
+        schema = document["paths"][path]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+        body = post(client, path, **fields)
+        jsonschema.validate(body, {**schema, "components": document["components"]})
+        assert body["choices"][0]["logprobs"]

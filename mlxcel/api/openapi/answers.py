@@ -5,9 +5,9 @@ What is not named here may be there too: an answer's shape is what a client may 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 
 class PromptTokensDetails(Struct):
@@ -21,13 +21,24 @@ class Usage(Struct):
     prompt_tokens_details: PromptTokensDetails
 
 
+LogProbability = Annotated[float, Meta(le=0)]
+
 FinishReason = Literal["stop", "length", "tool_calls"]
+
+
+class CompletionLogprobs(Struct):
+    """Side by side, one of each a token."""
+
+    tokens: list[str]
+    token_logprobs: list[LogProbability | None]
+    top_logprobs: list[dict[str, LogProbability] | None]
+    text_offset: list[Annotated[int, Meta(ge=0)]]
 
 
 class CompletionChoice(Struct):
     index: int
     text: str
-    logprobs: dict[str, Any] | None
+    logprobs: CompletionLogprobs | None
     finish_reason: FinishReason
 
 
@@ -60,10 +71,24 @@ class AnswerMessage(Struct):
     tool_calls: list[AnsweredCall] = []
 
 
+class LikelyToken(Struct):
+    token: str
+    logprob: LogProbability
+    bytes: list[Annotated[int, Meta(ge=0, le=255)]]
+
+
+class ChosenToken(LikelyToken):
+    top_logprobs: list[LikelyToken]
+
+
+class ChatLogprobs(Struct):
+    content: list[ChosenToken]
+
+
 class ChatChoice(Struct):
     index: int
     message: AnswerMessage
-    logprobs: dict[str, Any] | None
+    logprobs: ChatLogprobs | None
     finish_reason: FinishReason
 
 
