@@ -77,6 +77,10 @@ def test_a_conversation_is_tokenised_as_the_prompt_that_its_chat_has(client: htt
         prompt = ask(client, "/apply-template", messages=messages, **fields)["prompt"]
         assert ask(client, "/detokenize", tokens=tokens["tokens"])["content"] == prompt
     assert prompt.startswith(f"{TURN_START}user\nHello {TURN_END}{TURN_END}\n{TURN_START}assistant\n")
+    assert tokens["tokens"].count(END_ID) == 1
+    assert ask(client, "/v1/messages/count_tokens", messages=messages) == {"input_tokens": tokens["count"]}
+    response = ask(client, "/v1/responses", input=messages[0]["content"], max_output_tokens=1)
+    assert response["usage"]["input_tokens"] == tokens["count"]
 
 
 @pytest.mark.parametrize(
