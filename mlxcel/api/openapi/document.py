@@ -31,6 +31,7 @@ _HEADERS = {
     405: {"Allow": "The methods of this path"},
     503: {"Retry-After": "Seconds after which to ask again"},
 }
+_ID_HEADER = {"X-Request-Id": "The request's own id, or the one that it was given; it stands in the log"}
 _TEXT = {"type": "string"}
 _EVENT = {
     "description": "Each of the events",
@@ -124,10 +125,8 @@ def _answer(operation: Operation, references: dict[type, Any]) -> dict[str, Any]
 
 
 def _response(description: str, content: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
-    response: dict[str, Any] = {"description": description, "content": _content(content)}
-    if headers:
-        response["headers"] = {name: {"description": text, "schema": _TEXT} for name, text in headers.items()}
-    return response
+    described = {name: {"description": text, "schema": _TEXT} for name, text in (_ID_HEADER | headers).items()}
+    return {"description": description, "headers": described, "content": _content(content)}
 
 
 def _content(schemas: dict[str, Any]) -> dict[str, Any]:

@@ -66,11 +66,11 @@ def test_refusals_have_their_headers_and_the_envelope_of_their_api(asks_for_keys
                 if status[0] in "45" and (path, status) != ("/health", "503"):
                     reference = response["content"]["application/json"]["schema"]["$ref"]
                     assert reference == f"#/components/schemas/{envelope}", (path, status)
-            assert responses["405"]["headers"].keys() == {"Allow"}
+            assert responses["405"]["headers"].keys() == {"X-Request-Id", "Allow"}
             assert path == "/health" or "503" not in responses or "Retry-After" in responses["503"]["headers"]
             needs_key = asks_for_keys and path != "/health"
             assert ("401" in responses) == needs_key == ("security" in operation)
-            assert not needs_key or responses["401"]["headers"].keys() == {"WWW-Authenticate"}
+            assert not needs_key or "WWW-Authenticate" in responses["401"]["headers"]
     assert ("securitySchemes" in document["components"]) == asks_for_keys
 
 
