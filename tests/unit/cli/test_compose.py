@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from mlxcel.cli.compose import Loaded, checkpoint_of, make_engine, served_model
+from mlxcel.cli.compose import Loaded, MemoryBounds, checkpoint_of, make_engine, served_model
 from mlxcel.config.settings import ServeSettings
 from mlxcel.core import Event, SamplingParams
 from mlxcel.errors import ConfigError, ModelError
 from mlxcel.model.checkpoint import Checkpoint, read_checkpoint
+from mlxcel.model.memory import memory_bytes
 from tests.support.turns import request
 
 
@@ -91,3 +92,34 @@ def test_the_pool_of_the_engine_that_serves_follows_the_settings(
     while not ends:
         ends = [event for event in events.get(timeout=60) if event.finish is not None]
     assert ends[0].error is None and engine.stop(timeout_s=60)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kv_bytes", "prefix_bytes"),
+    [
+        ({"kv_cache_budget_bytes": 4096}, 4096, 1024),
+        ({"kv_cache_budget_bytes": 4096, "prefix_cache_bytes": 0}, 4096, 0),
+        ({"kv_cache_budget_bytes": 4096, "prefix_cache_bytes": 2**30}, 4096, 2**30),
+        ({"kv_cache_budget_bytes": None, "prefix_cache_bytes": 77}, None, 77),
+    ],
+)
+def test_memory_is_bounded_as_the_settings_say(
+    checkpoint: Checkpoint, settings: dict[str, Any], kv_bytes: int | None, prefix_bytes: int
+) -> None:
+    loaded: list[Loaded] = []
+    asked = ServeSettings(mlx_cache_bytes=2**26, **settings)
+    engine = make_engine(asked, checkpoint, post=lambda _: None, on_loaded=loaded.append)
+    engine.start()
+    assert engine.ready.wait(60) and engine.error is None and engine.stop(timeout_s=60)
+    assert loaded[0].memory == MemoryBounds(kv_bytes, prefix_bytes, 2**26)
+    assert engine.stats.kv_budget_bytes == kv_bytes
+
+
+def test_an_unbounded_budget_still_bounds_what_prefixes_may_take_by_itself(checkpoint: Checkpoint) -> None:
+    loaded: list[Loaded] = []
+    engine = make_engine(
+        ServeSettings(kv_cache_budget_bytes=None), checkpoint, post=lambda _: None, on_loaded=loaded.append
+    )
+    engine.start()
+    assert engine.ready.wait(60) and engine.error is None and engine.stop(timeout_s=60)
+    assert loaded[0].memory.kv_bytes is None and 0 < loaded[0].memory.prefix_bytes < memory_bytes() / 4
