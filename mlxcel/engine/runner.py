@@ -17,7 +17,7 @@ import mlx.core as mx
 from mlxcel.core import Sampled, Sequence, State, TokenLogprobs
 from mlxcel.engine.chunk import Chunk, Fork, Keep
 from mlxcel.errors import BugError, GenerationError, MlxcelError, reason_of
-from mlxcel.kv.arrays import BatchArrays, LayerCaches, can_cut, can_merge, copy_caches, cut_caches
+from mlxcel.kv.arrays import BatchArrays, LayerCaches, can_cut, can_merge, copy_caches, cut_caches, drop_spare
 from mlxcel.kv.prefix import Prefix
 from mlxcel.model.load import LoadedModel
 from mlxcel.sampling.logprobs import RowsLogprobs, measure_logprobs
@@ -122,6 +122,7 @@ class ModelRunner:
         It waits for nothing: the step that fills them may be under way.
         """
         caches = self._prefilled.pop(keep.sequence.id, None) or self._arrays.take_row(keep.sequence.id)
+        drop_spare(caches)
         mx.async_eval([cache.state for cache in caches])  # type: ignore[no-untyped-call]
         self._kept[keep.prefix.id] = caches
         return can_cut(caches, len(keep.prefix.tokens))

@@ -55,6 +55,15 @@ def cut_caches(caches: LayerCaches, n_tokens: int) -> bool:
     return True
 
 
+def drop_spare(caches: LayerCaches) -> None:
+    """Give back what plain caches have beyond the blocks of their tokens: odd chunks leave up to a block."""
+    for leaf in _leaves(caches):
+        if isinstance(getattr(leaf, "keys", None), mx.array) and not hasattr(leaf, "max_size"):
+            n_booked = leaf.offset + -leaf.offset % BLOCK_TOKENS
+            if leaf.keys.shape[-2] > n_booked:
+                leaf.keys, leaf.values = (mx.contiguous(a[..., :n_booked, :]) for a in (leaf.keys, leaf.values))
+
+
 def _with_spare(array: mx.array, n_spare: int) -> mx.array:
     padded: mx.array = mx.pad(array, [(0, 0), (0, 0), (0, n_spare), (0, 0)]) if n_spare else mx.contiguous(array)
     return padded

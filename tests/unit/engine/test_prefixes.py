@@ -187,6 +187,16 @@ def test_logprobs_of_a_prompt_are_measured_over_all_of_it_however_warm(model: Lo
     assert len(warm.prompt_logprobs["again"]) == 79 and warm.n_from_prefix["again"] == 0
 
 
+@pytest.mark.parametrize("n_prompt", [256, 257, 511, 513])
+def test_a_prefix_takes_no_more_memory_than_the_books_say_whatever_the_chunks(
+    model: LoadedModel, n_prompt: int
+) -> None:
+    for rows in (1, 2):
+        warm = Warm(model, rows=rows, chunk=7)
+        warm.run(request("a", ids(n_prompt), 2), request("b", ids(40), 40))
+        assert 0 < warm.model_runner.kept_bytes <= warm.scheduler.pool.kept_bytes
+
+
 def test_after_its_time_to_live_a_prefix_is_gone_with_its_arrays(model: LoadedModel) -> None:
     warm = Warm(model)
     warm.scheduler.prefixes._limits = PrefixLimits(None, ttl_s=60)
