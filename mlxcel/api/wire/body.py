@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -66,8 +67,12 @@ def parse_fields(fields: dict[str, Any], shape: type[T], *, other_fields: frozen
     return Parsed(value, tuple(unknown_paths(fields, shape, at_top=other_fields, below=IGNORED_BELOW)))
 
 
+@cache
 def field_names(shape: type[msgspec.Struct]) -> frozenset[str]:
-    """The names of a shape's fields, as a body has them."""
+    """The names of a shape's fields, as a body has them.
+
+    Kept: msgspec reads the annotations anew for each answer, which takes longer than all else that a refusal needs.
+    """
     return frozenset(field.encode_name for field in msgspec.structs.fields(shape))
 
 
