@@ -485,7 +485,7 @@ replace = 'version = "{version}"'
 """
 
 
-def build_bare_forge(root: Path, *, settings: str = RECUT_TOML) -> Forge:
+def build_bare_forge(root: Path, *, settings: str = RECUT_TOML, files: Files = BASE_FILES) -> Forge:
     """Upstream at v0.6.0, a fork of it whose local holds recut.toml and a record without topics, a clone.
 
     The clone's checkout is a branch of the maintainer's own, `desk`, one commit past local.
@@ -501,7 +501,7 @@ def build_bare_forge(root: Path, *, settings: str = RECUT_TOML) -> Forge:
     forge.configure("user.name", "Fay Fork")
     forge.configure("user.email", "fay@fork.example")
 
-    upstream.commit("main", "Tally small lists", BASE_FILES, author=UPSTREAM_AUTHOR)
+    upstream.commit("main", "Tally small lists", files, author=UPSTREAM_AUTHOR)
     forge.upstream.tag("v0.6.0", "main", message="tally v0.6.0")
     base = upstream.sha("main")
 

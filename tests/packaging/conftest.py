@@ -32,10 +32,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("launchd scenarios")
     for scenario, outcome, seconds in rows:
         terminalreporter.line(f"{scenario:<28}{seconds:>8.1f} s   {outcome}")
-    for tree in (value for name, value in told if name == "tree"):
-        terminalreporter.section("destroot")
-        for line in tree:
-            terminalreporter.line(line)
+    if terminalreporter.verbosity > 0:
+        for name in ("tree", "transcript"):
+            for lines in (value for kind, value in told if kind == name):
+                terminalreporter.section(name)
+                for line in lines:
+                    terminalreporter.line(line)
 
 
 @pytest.fixture

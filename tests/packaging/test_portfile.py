@@ -9,6 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from portfile.agreement import NO_CHECKSUMS, Sources, disagreements
+from portfile.checklist import ONLY_A_MAC
 from portfile.checksums import Checksums, checksums_of
 from portfile.evaluation import evaluate
 from portfile.lint import lint
@@ -243,3 +244,8 @@ def test_a_release_whose_five_sources_agree_is_let_through() -> None:
 def test_each_disagreement_is_named(changed: dict[str, object], fault: str) -> None:
     found = disagreements(sources(**changed), is_release=True)  # type: ignore[arg-type]
     assert any(line.startswith(fault) for line in found), found
+
+
+def test_what_only_a_mac_shows_is_named_where_the_port_is_described() -> None:
+    described = (TREE / "README.md").read_text().partition("## Not proven here")[2]
+    assert [row for row in ONLY_A_MAC if f"- {row}\n" not in described] == []

@@ -149,7 +149,7 @@ def _release_commit(git: Git, settings: Settings, draft: Plan, local: Commit, na
 
 
 def _edited(content: bytes, edit: Edit, *, tag: str, version: str, base: str) -> bytes:
-    new = edit.replace.format(tag=tag, version=version, base=base)
+    new = edit.replace.format(tag=tag, version=version, base=base, port=tag.removeprefix("v"))
     text, count = re.subn(
         edit.find,
         lambda found: found.expand(new),

@@ -74,7 +74,7 @@ class Evidence(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class Edit(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A line that a release commit rewrites: `find` is a regular expression, `replace` may use {tag},
-    {version} (0.7.0+local01) and {base}."""
+    {version} (0.7.0+local01), {port} (0.7.0-local01) and {base}."""
 
     file: str
     find: str

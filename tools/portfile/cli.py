@@ -48,7 +48,7 @@ def build_app() -> typer.Typer:
     )
     for name, command in (
         ("version", _version), ("sdist", _sdist), ("checksums", _checksums), ("check", _check), ("render", _render),
-        ("vercmp", _vercmp), ("crates", _crates),
+        ("vercmp", _vercmp), ("crates", _crates), ("release", _release),
     ):  # fmt: skip
         app.command(name)(command)
     return app
@@ -82,11 +82,13 @@ def _sdist(
 ) -> None:
     """Build a commit's sdist twice, compare the bytes, and print the checksums."""
     from .project import find_root, read_project
+    from .release import git
     from .sdist import build_distfile
 
     root = find_root(context.obj)
-    text = _git(root, "show", f"{commit}:pyproject.toml")
-    made = build_distfile(root, commit, read_project(text).version, (context.obj / out).resolve())
+    text = git(root, "show", f"{commit}:pyproject.toml")
+    version = read_project(text).version
+    made = build_distfile(root, commit, version, (context.obj / out).resolve(), built_as=version)
     if as_json:
         fields = {"file": str(made.file), "commit": made.commit, **dataclasses.asdict(made.checksums)}
         print_json({"schema": "port.sdist/1", "outcome": "done", **fields})
@@ -196,16 +198,37 @@ def _crates(lock: Annotated[Path, typer.Argument(metavar="Cargo.lock")]) -> None
     sys.stdout.write(render_crates(crates_of(lock.read_text(encoding="utf-8"))))
 
 
+def _release(
+    context: typer.Context,
+    devel: Annotated[bool, typer.Option("--devel", help="Upstream at its date, without local patches.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Build and show; commit and tag nothing.")] = False,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the distfile.")] = Path("dist"),
+) -> None:
+    """Release: distfile, Portfile, agreement, tag by tools/recut, and what is left for a person to do."""
+    from .checklist import ONLY_A_MAC
+    from .project import PORTFILE, find_root
+    from .release import commit_portfile, plan_release, tag_release
+
+    root, folder, paper = find_root(context.obj), (context.obj / out).resolve(), Paper()
+    planned = plan_release(root, folder, devel=devel)
+    tag = planned.version.tag
+    paper.line(f"{tag}: {planned.distfile.file}, twice the same bytes")
+    paper.line(str(planned.distfile.checksums))
+    if dry_run:
+        paper.line(f"would commit {PORTFILE} to local" if not planned.is_ported else "local has the Portfile already")
+        paper.line(f"would tag {tag} with tools/recut release")
+        return
+    if not planned.is_ported:
+        paper.line(f"{PORTFILE}: committed to local as {commit_portfile(root, planned)[:12]}")
+    made = tag_release(root, planned, folder, devel=devel)
+    paper.line(f"tagged {tag} at {made.commit[:12]}; its distfile is the one that the Portfile knows")
+    paper.rows("Now attach it to the release", ("command",), [(f"gh release create {tag} {made.file}",)])
+    paper.rows("Only a Mac shows", ("to tick off",), [(row,) for row in ONLY_A_MAC])
+
+
 def _program_version(root: Path) -> str:
     command = [sys.executable, "-m", "mlxcel", "version", "--json"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if done.returncode:
         raise StateError(Outcome.REFERENCE_FAILED, f"'mlxcel version' failed: {done.stderr.strip()}")
     return str(json.loads(done.stdout)["mlxcel"])
-
-
-def _git(root: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise usage(done.stderr.strip().splitlines()[-1])
-    return done.stdout

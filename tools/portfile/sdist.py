@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,41 +24,51 @@ class Distfile:
     file: Path
     commit: str
     checksums: Checksums
+    metadata_version: str
+    """What `mlxcel version` will say of itself."""
 
 
-def build_distfile(
-    root: Path, revision: str, version: Version, out: Path, *, edits: Mapping[str, bytes] | None = None
-) -> Distfile:
-    """Write `out`/mlxcel-VERSION.tar.gz from that commit with `edits` (whole files, by path) laid over it.
+def build_distfile(root: Path, revision: str, version: Version, out: Path, *, built_as: Version) -> Distfile:
+    """Write `out`/mlxcel-VERSION.tar.gz from that commit, whose own version is `built_as`.
 
+    The two differ for upstream at a date, whose commit has no version of its own.
     Errors: refused where two builds differ or the commit is of another version; StateError where git or the build
     fails.
     """
     commit = _run(["git", "-C", str(root), "rev-parse", "--verify", f"{revision}^{{commit}}"]).strip()
+    if version != built_as and not (version.is_devel and version.port.startswith(f"{built_as.port}.")):
+        raise refused(f"{commit[:12]} is {built_as.port}, not {version.port}: set the version first")
     with tempfile.TemporaryDirectory(prefix="mlxcel-sdist-") as scratch:
-        builds = [_build(root, commit, Path(scratch) / name, edits or {}) for name in ("one", "two")]
+        builds = [_build(root, commit, Path(scratch) / name) for name in ("one", "two")]
         first, second = (build.read_bytes() for build in builds)
         if first != second:
             raise refused(f"two sdists of {commit[:12]} differ, so nobody could check one; nothing was written")
-        wanted = f"mlxcel-{version.wheel}.tar.gz"
-        if builds[0].name != wanted:
-            raise refused(f"the sdist of {commit[:12]} is {builds[0].name}, not {wanted}: set the version first")
+        metadata = _metadata_version(builds[0])
+        if metadata != built_as.wheel:
+            raise refused(f"the sdist of {commit[:12]} calls itself {metadata}, not {built_as.wheel}")
         out.mkdir(parents=True, exist_ok=True)
         file = out / version.sdist
         file.write_bytes(first)
-    return Distfile(file, commit, checksums_of(file))
+    return Distfile(file, commit, checksums_of(file), metadata)
 
 
-def _build(root: Path, commit: str, folder: Path, edits: Mapping[str, bytes]) -> Path:
+def _build(root: Path, commit: str, folder: Path) -> Path:
     source, made = folder / "source", folder / "made"
     # A clone of its own: nothing untracked can get in, and no file's mode or date is the maintainer's.
     _run(["git", "clone", "--quiet", "--no-checkout", "--shared", str(root), str(source)])
     _run(["git", "-C", str(source), "-c", "advice.detachedHead=false", "checkout", "--quiet", commit])
-    for path, content in edits.items():
-        (source / path).write_bytes(content)
     _run([sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(made), str(source)])
     (file,) = made.iterdir()
     return file
+
+
+def _metadata_version(file: Path) -> str:
+    with tarfile.open(file) as tar:
+        name = next(name for name in tar.getnames() if name.count("/") == 1 and name.endswith("/PKG-INFO"))
+        member = tar.extractfile(name)
+        assert member is not None
+        lines = member.read().decode().splitlines()
+    return next(line.partition(": ")[2] for line in lines if line.startswith("Version: "))
 
 
 def _run(command: Sequence[str]) -> str:

@@ -1,0 +1,141 @@
+"""From a release that tools/recut plans to a tag whose Portfile holds its own distfile's checksums.
+
+The order makes it possible: recut says which commit it would tag; the distfile of that commit is built, which leaves
+packaging/ out; the Portfile with its checksums is committed to `local`; recut then tags a commit whose distfile is
+the same. Each step can be repeated: what is done already is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from command.errors import Outcome, StateError, refused
+from patchstack.settings import FILE as RECUT_FILE
+from patchstack.settings import parse_settings
+from patchstack.stack import RELEASE_TRAILER
+
+from .agreement import Sources, disagreements
+from .portfile import read_block, write_block
+from .project import PORTFILE, UNKNOWN_OWNER, Project, read_project
+from .sdist import Distfile, build_distfile
+from .versions import Version, parse_version
+
+RECUT = Path(__file__).resolve().parents[1] / "recut"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A release before its tag: what recut would tag, its distfile, and the Portfile that goes with it."""
+
+    version: Version
+    commit: str
+    distfile: Distfile
+    portfile: str
+    is_ported: bool
+    """Whether local has that Portfile already."""
+
+
+def plan_release(root: Path, out: Path, *, devel: bool) -> Planned:
+    """Errors: what recut refuses; refused for a release whose sources would not agree, with every reason."""
+    plan = json.loads(_recut(root, devel, "--dry-run", "--json"))
+    version, commit = parse_version(plan["release_tag"]), str(plan["release_commit"])
+    project = read_project(git(root, "show", f"{commit}:pyproject.toml"))
+    distfile = build_distfile(root, commit, version, out, built_as=project.version)
+    local = _fetch_local(root)
+    old = git(root, "show", f"{local}:{PORTFILE}")
+    owner = read_project(git(root, "show", f"{local}:pyproject.toml")).owner
+    new = write_block(old, owner=owner, version=version, checksums=distfile.checksums)
+    reasons = _reasons(root, commit, project, version, new, distfile)
+    if reasons:
+        raise refused(reasons, state=f"Nothing was tagged or committed; the distfile is {distfile.file}.")
+    return Planned(version, commit, distfile, new, is_ported=new == old)
+
+
+def commit_portfile(root: Path, planned: Planned) -> str:
+    """Commit the Portfile to the fork's local and push it, as a commit that the next re-cut drops; its id.
+
+    Errors: StateError where local has moved meanwhile.
+    """
+    settings = parse_settings((root / RECUT_FILE).read_text(encoding="utf-8"))
+    local = _fetch_local(root)
+    with tempfile.TemporaryDirectory(prefix="mlxcel-port-") as scratch:
+        tree = Path(scratch) / "tree"
+        git(root, "worktree", "add", "--quiet", "--detach", str(tree), local)
+        try:
+            (tree / PORTFILE).write_text(planned.portfile, encoding="utf-8")
+            tag = planned.version.tag
+            message = f"Port {tag}\n\nThe checksums of {planned.distfile.file.name}.\n\n{RELEASE_TRAILER}: {tag}\n"
+            git(tree, "-c", "core.hooksPath=/dev/null", "commit", "--quiet", "--message", message, str(PORTFILE))
+            ref = f"refs/heads/{settings.fork.local}"
+            git(tree, "push", "--quiet", f"--force-with-lease={ref}:{local}", settings.fork.remote, f"HEAD:{ref}")
+            return git(tree, "rev-parse", "HEAD").strip()
+        finally:
+            git(root, "worktree", "remove", "--force", str(tree))
+
+
+def tag_release(root: Path, planned: Planned, out: Path, *, devel: bool) -> Distfile:
+    """Let recut tag it, then build the tag's distfile once more: it must be the one that the Portfile knows.
+
+    Errors: what recut refuses; refused where the bytes differ.
+    """
+    told = _recut(root, devel)
+    tag = planned.version.tag
+    commit = git(root, "rev-parse", f"{tag}^{{commit}}").strip()
+    project = read_project(git(root, "show", f"{commit}:pyproject.toml"))
+    made = build_distfile(root, commit, planned.version, out, built_as=project.version)
+    if made.checksums != planned.distfile.checksums:
+        raise refused(f"the distfile of {tag} is not the one that the Portfile knows", state=told)
+    return made
+
+
+def _reasons(
+    root: Path, commit: str, project: Project, version: Version, portfile: str, distfile: Distfile
+) -> list[str]:
+    if version.is_devel:
+        return [f"project.urls still say {UNKNOWN_OWNER}"] if project.owner == UNKNOWN_OWNER else []
+    told = Sources(
+        project=project,
+        port=read_block(portfile, is_devel=False),
+        devel=read_block(portfile, is_devel=True),
+        changelog=git(root, "show", f"{commit}:CHANGELOG.md"),
+        program=distfile.metadata_version,
+        tag=version.tag,
+        distfile=distfile.checksums,
+    )
+    return disagreements(told, is_release=True)
+
+
+def _fetch_local(root: Path) -> str:
+    settings = parse_settings((root / RECUT_FILE).read_text(encoding="utf-8"))
+    git(root, "fetch", "--quiet", settings.fork.remote, f"refs/heads/{settings.fork.local}")
+    return git(root, "rev-parse", "FETCH_HEAD").strip()
+
+
+def _recut(root: Path, devel: bool, *arguments: str) -> str:
+    command = [str(RECUT), "release", *(["--devel"] if devel else []), *arguments]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    if done.returncode:
+        try:
+            told = json.loads(done.stdout)
+        except ValueError:
+            raise StateError(Outcome.REFUSED, f"'{' '.join(command[1:])}' failed", state=done.stderr) from None
+        raise StateError(Outcome.REFUSED, told["reasons"], state=told["state"], next_steps=told["next"])
+    return done.stdout
+
+
+def git(root: Path, *arguments: str) -> str:
+    """Standard output. Errors: StateError with git's last words."""
+    return _checked(["git", "-C", str(root), *arguments])
+
+
+def _checked(command: Sequence[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        words = done.stderr.strip().splitlines() or ["no word from it"]
+        raise StateError(Outcome.GIT_FAILED, f"'git {command[3]} ...' failed: {words[-1]}")
+    return done.stdout
