@@ -5,7 +5,7 @@ from __future__ import annotations
 ONLY_A_MAC = (
     "`port lint --nitpick` of both subports says 0 errors and 0 warnings",
     "`port -vst install` builds in trace mode, and `port test` passes",
-    "py-llguidance builds, and `tools` and `json_schema` are served",
+    "py-llguidance and py-httptools build, and `tools` and `json_schema` are served",
     "after a reboot, before anyone logs in, the daemon answers: Metal works without a login",
     "a prompt of 30,000 tokens is prefilled by the daemon as fast as by `mlxcel serve` in a terminal",
     "`port upgrade` under load: pre-deactivate waits, the new version serves, no 'error 5' in the output",

@@ -83,7 +83,7 @@ proc version {version} {
     option_set version $version
     if {[regexp {^py-(.+)$} $::name -> root]} {
         option_set distname $root-$version
-        if {![info exists ::categories]} { option_set categories python }
+        option_set categories python
         option_set master_sites pypi:[string index $root 0]/$root
     }
 }
