@@ -1,5 +1,6 @@
 # make serve   set everything up and serve a real small model on 127.0.0.1:8080
 # make test    set up and pass the tests
+# make test-floor   the server's tests with the versions that MacPorts has
 # make setup   .venv with .venv/bin/mlxcel     make check   lint, types, layering
 # make bench   our served rate beside mlx_lm.server's    make bench-recut   tools/recut on a large repository
 # make soak    long runs: clients that leave, too many clients, /health under load (some minutes)
@@ -12,9 +13,10 @@ PORT ?= 8080
 ARGS ?=
 EXAMPLES ?= 500
 TESTS ?= tests
+FLOOR_TESTS ?= tests/unit tests/server
 bin := .venv/bin
 
-.PHONY: serve test check setup setup-tcl setup-model lock bench soak bench-recut demo-recut fuzz-api clean
+.PHONY: serve test test-floor check setup setup-tcl setup-model lock bench soak bench-recut demo-recut fuzz-api clean
 .DEFAULT_GOAL := test
 
 setup:
@@ -41,6 +43,10 @@ check: setup
 
 test: check setup-model setup-tcl
 	$(bin)/python -m pytest -n 2 --dist loadfile $(TESTS)
+
+test-floor: setup
+	@setup/floor
+	.venv-floor/bin/python -m pytest -n 2 --dist loadfile -m "not real_model" --ignore tests/unit/load $(FLOOR_TESTS)
 
 bench: setup
 	$(bin)/python -m bench.served_rate

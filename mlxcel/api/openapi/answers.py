@@ -152,7 +152,7 @@ class ResponseObject(Struct):
 class DeletedResponse(Struct):
     id: str
     object: Literal["response"]
-    deleted: Literal[True]
+    deleted: bool
 
 
 class Model(Struct):
