@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -106,12 +107,24 @@ def test_a_stop_lets_eight_streams_finish_and_exits_0_inside_exit_time_out(daemo
 
 
 @pytest.mark.parametrize("daemon", [10.0], indirect=True)
-def test_a_bad_config_is_tried_every_thirty_seconds_with_one_clear_line_each(daemon: Daemon, row: Row) -> None:
+def test_a_bad_config_is_tried_every_thirty_seconds_with_one_clear_line_each(
+    daemon: Daemon, row: Row, mlxcel: Command
+) -> None:
+    def service(command: str) -> subprocess.CompletedProcess[str]:
+        prefix = str(daemon.layout.bin.parent)
+        return mlxcel("service", command, "--system", "--prefix", prefix, PATH=daemon.launchd.path)
+
     daemon.layout.config.write_text("max_batch_sise = 7\n")
     daemon.launchd.launchctl("load", "-w", daemon.layout.plist)
     exits = daemon.launchd.wait_for("exit", 3)
     starts = daemon.launchd.wait_for("start", 3)
-    daemon.boot_out()
+    status = service("status")
+    assert status.returncode == 3
+    assert "last exit  78 (a setting or model cannot be used)" in status.stdout
+    assert service("restart").returncode == 0
+    assert daemon.launchd.wait_for("exit", 4)[-1].detail == 78
+    assert service("stop").returncode == 0
+    assert daemon.launchd.launchctl("print", daemon.layout.target).returncode == 113
     assert [event.detail for event in exits] == [78, 78, 78]
     gaps = [later.at_s - sooner.at_s for sooner, later in itertools.pairwise(starts)]
     assert all(gap >= 30 for gap in gaps)
