@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +18,7 @@ from mlxcel.errors import ConfigError
 
 def run(settings: ServeSettings, faults: Sequence[ConfigError], *, file: Path, as_json: bool) -> None:
     """Leaves with FOUND_PROBLEMS where there are some."""
-    findings = examine(settings, faults, file=file)
+    findings = examine(settings, faults, file=file, environ=os.environ)
     has_problems = any(finding.state is State.PROBLEM for finding in findings)
     if as_json:
         show(json.dumps({"is_well": not has_problems, "findings": [asdict(finding) for finding in findings]}))

@@ -21,7 +21,6 @@ from mlxcel.cli.columns import sized
 from mlxcel.cli.compose import Loaded, MemoryBounds, checkpoint_of, make_engine, served_model
 from mlxcel.cli.exits import say
 from mlxcel.cli.logs import set_up_logs
-from mlxcel.cli.open_files import raise_open_file_limit
 from mlxcel.cli.reloading import Reload
 from mlxcel.config.settings import ServeSettings
 from mlxcel.core import Event
@@ -31,6 +30,7 @@ from mlxcel.grammar.compiler import NoGrammars, make_grammars
 from mlxcel.kv.pool import pool_capacity
 from mlxcel.model.checkpoint import Checkpoint
 from mlxcel.model.load import LoadedModel
+from mlxcel.open_files import raise_open_file_limit
 from mlxcel.service.logfile import LogFile
 
 log = logging.getLogger("mlxcel")

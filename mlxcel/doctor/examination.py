@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,13 +16,15 @@ from mlxcel.doctor.machine import (
     physical_memory_bytes,
 )
 from mlxcel.doctor.model import look_at_model
-from mlxcel.doctor.places import look_at_config, look_at_log, look_at_models_folder
+from mlxcel.doctor.places import look_at_config, look_at_keys, look_at_log, look_at_models_folder
 from mlxcel.doctor.port import look_at_port
 from mlxcel.doctor.versions import look_at_versions
 from mlxcel.errors import ConfigError
 
 
-def examine(settings: ServeSettings, faults: Sequence[ConfigError], *, file: Path) -> list[Finding]:
+def examine(
+    settings: ServeSettings, faults: Sequence[ConfigError], *, file: Path, environ: Mapping[str, str]
+) -> list[Finding]:
     """Look at everything. `faults` are those of the settings' sources, `file` is the config file."""
     models_dir = Path(settings.models_dir)
     with ThreadPoolExecutor(1) as pool:
@@ -30,6 +32,7 @@ def examine(settings: ServeSettings, faults: Sequence[ConfigError], *, file: Pat
         versions = look_at_versions()
         places = [
             *look_at_config(file, faults),
+            look_at_keys(settings.api_keys_file, environ, host=settings.host),
             look_at_models_folder(models_dir),
             look_at_disk(models_dir),
             look_at_log(Path(settings.log_file).expanduser() if settings.log_file else None),

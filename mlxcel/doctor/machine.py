@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import sys
 from collections.abc import Sequence
@@ -12,11 +11,10 @@ from pathlib import Path
 from mlxcel.device import PROBE, Device, probe_device
 from mlxcel.doctor.finding import Finding, ok, problem, warning
 from mlxcel.errors import StateError
+from mlxcel.open_files import ENOUGH, attainable_open_files
 from mlxcel.store.inspection import Inspection
 
 PROBE_S = 30.0
-ENOUGH_FILES = 4096
-"""A thousand clients, those that wait for their turn, and a model's files."""
 LEAST_FREE_BYTES = 200 * 10**6
 ROOM_FOR_A_MODEL_BYTES = 10 * 10**9
 
@@ -60,15 +58,15 @@ def look_at_memory(memory_bytes: int, model: Inspection | None) -> Finding:
     )
 
 
-def look_at_open_files(least: int = ENOUGH_FILES) -> Finding:
-    """How many connections this process could take; launchd gives 256 files unless told otherwise."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= least:
-        return ok("open files", "no limit" if soft == resource.RLIM_INFINITY else f"up to {soft}")
+def look_at_open_files(least: int = ENOUGH) -> Finding:
+    """How many connections a server could take once it has raised its limit as far as it may."""
+    most = attainable_open_files()
+    if most >= least:
+        return ok("open files", f"up to {most}, once a server has raised its limit")
     return warning(
         "open files",
-        f"up to {soft}, and each client takes one: many clients at once will be turned away",
-        f"Start the server under 'ulimit -n {least}', or with NumberOfFiles in its launchd job",
+        f"up to {most}, and each client takes one: many clients at once will be turned away",
+        f"Start the server under 'ulimit -n {least}', or with HardResourceLimits in its launchd job",
     )
 
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from mlxcel.config.keys import read_keys
 from mlxcel.doctor.finding import Finding, ok, problem, warning
 from mlxcel.errors import ConfigError
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 READ, WRITE, ENTER = 4, 2, 1
 
@@ -69,6 +72,21 @@ def look_at_models_folder(folder: Path) -> Finding:
             about, f"{folder} may be changed by anyone{_mode(status)}, and so may what is served", f"chmod o-w {folder}"
         )
     return ok(about, str(folder))
+
+
+def look_at_keys(file: str | None, environ: Mapping[str, str], *, host: str) -> Finding:
+    """The keys that clients must send, and who can ask without one."""
+    try:
+        keys = read_keys(file, environ)
+    except ConfigError as error:
+        return problem("keys", error.message, "'mlxcel config check' says whether it is mended")
+    if keys:
+        return ok("keys", f"{len(keys)}, of which clients must send one")
+    if host in LOOPBACK:
+        return ok("keys", "none: whoever is on this machine may ask")
+    return warning(
+        "keys", f"none, and {host} may be reached from elsewhere: whoever does may ask", "Set api_keys_file = ..."
+    )
 
 
 def look_at_log(file: Path | None) -> Finding:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from mlxcel.doctor.machine import (
     look_at_open_files,
     physical_memory_bytes,
 )
+from mlxcel.open_files import MOST, attainable_open_files
 from mlxcel.store.inspection import Inspection, inspect_model
 
 
@@ -56,6 +58,15 @@ def test_few_open_files_are_a_warning() -> None:
     assert look_at_open_files(least=1).state is State.OK
     found = look_at_open_files(least=2**40)
     assert found.state is State.WARNING and "ulimit -n" in found.next_step
+
+
+def test_what_may_be_raised_counts_as_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 100), hard))
+    try:
+        assert attainable_open_files() == (MOST[1] if hard == resource.RLIM_INFINITY else min(hard, MOST[0]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_the_disk_is_that_of_the_folder_or_where_it_will_be(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from mlxcel.config.sources import read_sources
 from mlxcel.doctor.finding import Finding, State
-from mlxcel.doctor.places import look_at_config, look_at_log, look_at_models_folder
+from mlxcel.doctor.places import look_at_config, look_at_keys, look_at_log, look_at_models_folder
 
 
 def config_of(tmp_path: Path, text: str, mode: int) -> Path:
@@ -89,3 +89,32 @@ def test_a_log_needs_a_folder_that_may_be_written(tmp_path: Path) -> None:
     log.chmod(0o444)
     assert look_at_log(log).state is State.PROBLEM
     assert "cannot be a file" in look_at_log(tmp_path).told
+
+
+def keys_file(tmp_path: Path, text: str, mode: int) -> str:
+    file = tmp_path / "keys"
+    file.write_text(text)
+    file.chmod(mode)
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "state"),
+    [
+        ("s3cret\nother\n", 0o600, State.OK),
+        ("s3cret\n", 0o640, State.PROBLEM),
+        ("# s3cret\n", 0o600, State.PROBLEM),
+        ("s3cret key\n", 0o600, State.PROBLEM),
+    ],
+)
+def test_a_keys_file_is_ours_alone_and_holds_keys(tmp_path: Path, text: str, mode: int, state: State) -> None:
+    found = look_at_keys(keys_file(tmp_path, text, mode), {}, host="0.0.0.0")
+    assert found.state is state and "s3cret" not in found.told + found.next_step
+    assert look_at_keys(str(tmp_path / "missing"), {}, host="127.0.0.1").state is State.PROBLEM
+
+
+def test_without_keys_it_matters_who_can_ask() -> None:
+    assert look_at_keys(None, {}, host="127.0.0.1").state is State.OK
+    found = look_at_keys(None, {}, host="0.0.0.0")
+    assert found.state is State.WARNING and "api_keys_file" in found.next_step
+    assert look_at_keys(None, {"MLXCEL_API_KEYS": "a,b"}, host="0.0.0.0").told.startswith("2, ")

@@ -13,6 +13,14 @@ MOST = (65536, 10240)
 log = logging.getLogger("mlxcel")
 
 
+def attainable_open_files() -> int:
+    """How many this process may have once the limit is raised."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY in (soft, hard):
+        return MOST[0] if soft == resource.RLIM_INFINITY else max(soft, MOST[1])
+    return max(soft, min(hard, MOST[0]))
+
+
 def raise_open_file_limit() -> None:
     """Raise the soft limit as far as is allowed and of use, and warn where that is little."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
