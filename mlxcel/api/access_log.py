@@ -56,9 +56,14 @@ class RequestLine:
     def note(self, **parts: Any) -> None:
         self._noted.update(parts)
 
+    @property
+    def is_routine(self) -> bool:
+        """Asked for every few seconds, and it went well."""
+        return self._is_polled and self.status < 400
+
     def write(self) -> None:
         """Into the log; called once, when the request has ended."""
-        level = logging.DEBUG if self._is_polled and self.status < 400 else logging.INFO
+        level = logging.DEBUG if self.is_routine else logging.INFO
         total_ms = round((time.monotonic() - self.arrived_s) * 1000, 1)
         fields = {"id": self.id, **self._asked, "status": self.status, **self._noted, "total_ms": total_ms}
         log.log(level, "request", extra={FIELDS: fields})

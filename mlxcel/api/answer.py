@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -33,17 +33,22 @@ class Record:
         self._choices = choices
         self._route = route
         self._arrived_s = arrived_s
+        self._ttft_s: float | None = None
+
+    def begin(self) -> None:
+        """The first token is there, if it is: into the metrics. Safe to repeat."""
+        if self._ttft_s is None and (first_token_s := self._choices.first_token_s) is not None:
+            self._ttft_s = first_token_s - self._arrived_s
+            self._metrics.time_to_first_token.observe(self._ttft_s)
 
     def end(self, outcome: str) -> None:
         """Into the metrics and the request's line of the log."""
-        choices, metrics = self._choices, self._metrics
+        self.begin()
+        metrics, ttft_s = self._metrics, self._ttft_s
         total_s = time.monotonic() - self._arrived_s
-        ttft_s = None if choices.first_token_s is None else choices.first_token_s - self._arrived_s
         metrics.requests.labels(route=self._route, outcome=outcome).inc()
         metrics.request_duration.observe(total_s)
-        if ttft_s is not None:
-            metrics.time_to_first_token.observe(ttft_s)
-        usage = choices.usage
+        usage = self._choices.usage
         note(
             outcome=outcome,
             prompt_tokens=usage.n_prompt_tokens,
@@ -67,7 +72,7 @@ async def answer(
     Errors: what ended one of them, where nothing was sent yet.
     """
     if fields.stream:
-        frames = _frames(choices, shape, record.end)
+        frames = _frames(choices, shape, record)
         return EventStream(frames, choices.cancel, headers)
     try:
         async with cancelling_on_disconnect(request.receive, choices.cancel):
@@ -85,23 +90,24 @@ async def answer(
     return json_response(shape.whole(wholes, choices.usage), headers=headers)
 
 
-async def _frames(choices: Choices, shape: AnswerShape, end: Callable[[str], None]) -> AsyncIterator[bytes]:
+async def _frames(choices: Choices, shape: AnswerShape, record: Record) -> AsyncIterator[bytes]:
     """The frames of a streamed answer; an error is the last of them."""
     if opening := shape.opening(choices.usage.n_prompt_tokens):
         yield opening
     try:
         async for arrived in choices.pieces(idle_s=KEEP_ALIVE_S):
+            record.begin()
             yield KEEP_ALIVE if arrived is None else shape.chunk(*arrived)
     except MlxcelError as error:
-        end(error.code)
+        record.end(error.code)
         yield shape.failure(error)
         return
     except Exception as error:  # the edge: the stream has begun, so the client must hear it here
         log.exception("a stream failed")
-        end(GenerationError.code)
+        record.end(GenerationError.code)
         yield shape.failure(as_bug(error))
         return
-    end(choices.finish.value if choices.finish else "unfinished")
+    record.end(choices.finish.value if choices.finish else "unfinished")
     if choices.ends:
         yield shape.closing(choices.ends, choices.usage)
 

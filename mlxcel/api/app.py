@@ -32,7 +32,7 @@ def make_app(service: Service, settings: ServeSettings, keys: Sequence[str] = ()
     )
     # A path is served or it is not: no redirects to one without a slash.
     app.router.redirect_slashes = False
-    return Edge(app, Hosts((settings.host, *settings.allowed_hosts)))
+    return Edge(app, Hosts((settings.host, *settings.allowed_hosts)), service.metrics.responses)
 
 
 def all_routes(service: Service, settings: ServeSettings, *, asks_for_keys: bool = False) -> list[BaseRoute]:

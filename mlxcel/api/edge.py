@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
+from prometheus_client import Counter
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mlxcel.api.access_log import REQUEST_ID, RequestLine
@@ -19,11 +20,12 @@ CLOSE = (b"connection", b"close")
 
 
 class Edge:
-    """The outermost application."""
+    """The outermost application; `responses` counts its answers by status."""
 
-    def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
+    def __init__(self, app: ASGIApp, hosts: Hosts, responses: Counter) -> None:
         self._app = app
         self._hosts = hosts
+        self._responses = responses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = _Exchange(scope, receive, send)
@@ -31,6 +33,8 @@ class Edge:
             await self._serve(scope, exchange)
         finally:
             exchange.line.write()
+            if exchange.line.status and not exchange.line.is_routine:
+                self._responses.labels(status=str(exchange.line.status)).inc()
 
     async def _serve(self, scope: Scope, exchange: _Exchange) -> None:
         try:

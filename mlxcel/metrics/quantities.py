@@ -14,7 +14,7 @@ from typing import Any
 
 from mlxcel.metrics.engine_stats import EngineStats
 from mlxcel.metrics.histogram import Histogram
-from mlxcel.metrics.traffic import Traffic
+from mlxcel.metrics.traffic import Traffic, counts_of
 
 
 class Kind(str, Enum):
@@ -80,7 +80,7 @@ _REASONS = {"stop": "stop", "tool_calls": "stop", "length": "length", "cancelled
 
 def _n_ended_by_reason(readings: Readings) -> dict[tuple[str, ...], float]:
     n_ended: Counter[tuple[str, ...]] = Counter()
-    for (_, outcome), n in readings.traffic.n_ended_by.items():
+    for (_, outcome), n in counts_of(readings.traffic.requests).items():
         n_ended[(_REASONS.get(outcome, "error"),)] += int(n)
     return dict(n_ended)
 
@@ -94,11 +94,16 @@ QUANTITIES: tuple[Quantity, ...] = (
     # Requests
     Quantity(
         Kind.COUNTER, "requests", "Requests that were accepted and ended, by finish reason or error code",
-        ("mlxcel_requests_total",), lambda r: r.traffic.n_ended_by, labels=("route", "outcome"),
+        ("mlxcel_requests_total",), lambda r: counts_of(r.traffic.requests), labels=("route", "outcome"),
     ),
     Quantity(
         Kind.COUNTER, "requests", "Requests that were accepted and ended, in vLLM's words: stop, length, abort, error",
         ("vllm:request_success_total",), _n_ended_by_reason, labels=("finished_reason",),
+    ),
+    Quantity(
+        Kind.COUNTER, "requests",
+        "Requests that were answered or refused, but for those of /health and /metrics that went well",
+        ("mlxcel_responses_total",), lambda r: counts_of(r.traffic.responses), labels=("status",),
     ),
     _histogram(
         "mlxcel_request_seconds vllm:e2e_request_latency_seconds",
@@ -106,7 +111,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     ),
     _histogram(
         "mlxcel_time_to_first_token_seconds vllm:time_to_first_token_seconds",
-        "seconds", "From a request's arrival to its first token, counted when it ends",
+        "seconds", "From a request's arrival to its first token; counted then, or at the end where it is not streamed",
         lambda r: r.traffic.time_to_first_token,
     ),
     _histogram(
@@ -161,7 +166,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     # Tokens
     _counter(
         "mlxcel_prompt_tokens_total",
-        "tokens", "Prompt tokens of accepted requests", lambda r: r.traffic.n_prompt_tokens,
+        "tokens", "Prompt tokens of accepted requests", lambda r: counts_of(r.traffic.prompt_tokens)[()],
     ),
     _counter(
         "mlxcel_begun_prompt_tokens_total vllm:prompt_tokens_total",

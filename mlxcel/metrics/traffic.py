@@ -24,6 +24,7 @@ class Traffic:
 
     def __init__(self) -> None:
         self.requests = Counter("requests", "Requests that ended", ["route", "outcome"], registry=None)
+        self.responses = Counter("responses", "Answers", ["status"], registry=None)
         self.prompt_tokens = Counter("prompt_tokens", "Prompt tokens accepted", registry=None)
         self.time_to_first_token = Histogram(WAIT_S)
         self.request_duration = Histogram(REQUEST_S)
@@ -38,17 +39,8 @@ class Traffic:
         self.n_computed_tokens = 0
         self.n_tokens_max = 0
 
-    @property
-    def n_ended_by(self) -> dict[tuple[str, str], float]:
-        """How many requests ended, by route and outcome."""
-        (family,) = self.requests.collect()
-        return {
-            (sample.labels["route"], sample.labels["outcome"]): sample.value
-            for sample in family.samples
-            if sample.name.endswith("_total")
-        }
 
-    @property
-    def n_prompt_tokens(self) -> float:
-        (family,) = self.prompt_tokens.collect()
-        return next(sample.value for sample in family.samples if sample.name.endswith("_total"))
+def counts_of(counter: Counter) -> dict[tuple[str, ...], float]:
+    """What was counted, by the texts of the counter's labels."""
+    (family,) = counter.collect()
+    return {tuple(sample.labels.values()): sample.value for sample in family.samples if sample.name.endswith("_total")}

@@ -79,7 +79,7 @@ def test_ends_are_counted_by_reason(client: httpx.Client, usages: list[dict[str,
     assert client.post("/v1/completions", json={"prompt": "x", "top_p": 7}).status_code == 400
     with client.stream("POST", "/v1/completions", json={**REQUESTS[1], "max_tokens": 900, "stream": True}) as answer:
         next(answer.iter_lines())
-    wait_for_metric(client, "mlxcel_slots_used", 0)
+    wait_for_metric(client, 'mlxcel_responses_total{status="200"}', 4)
     families = families_of(page(client))
     by_reason = {
         dict(labels)["finished_reason"]: n
@@ -90,6 +90,8 @@ def test_ends_are_counted_by_reason(client: httpx.Client, usages: list[dict[str,
         ("_total", (("outcome", "length"), ("route", "/v1/completions"))): 3,
         ("_total", (("outcome", "cancelled"), ("route", "/v1/completions"))): 1,
     }
+    by_status = {dict(labels)["status"]: n for (_, labels), n in samples_of(families["mlxcel_responses_total"]).items()}
+    assert by_status == {"200": 4, "400": 1}
     sample = families["vllm:request_success_total"].samples[0]
     assert (sample.labels["model_name"], sample.labels["engine"]) == ("tiny", "0")
 
@@ -111,6 +113,7 @@ def test_who_runs_and_who_waits_is_told_while_they_do(tiny_model: Path) -> None:
                 streams.enter_context(client.stream("POST", "/v1/completions", json=long))
             wait_for_metric(client, "mlxcel_queue_depth", 2)
             wait_for_metric(client, "mlxcel_decoding", 1)
+            wait_for_metric(client, "mlxcel_time_to_first_token_seconds_count", 1)
             values = values_of(page(client))
         waiting = ("mlxcel_queue_depth", "llamacpp:requests_deferred", "vllm:num_requests_waiting")
         running = ("mlxcel_running", "llamacpp:requests_processing", "vllm:num_requests_running")
