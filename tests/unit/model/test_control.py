@@ -84,6 +84,22 @@ def test_a_conversation_has_the_control_tokens_that_its_template_writes_and_no_o
         assert ids == mlx_lm_ids(tokenizer, messages)
 
 
+@given(
+    contents=st.lists(TEXTS, min_size=1, max_size=4),
+    roles=st.lists(st.sampled_from(["user", "assistant"]), min_size=4, max_size=4),
+)
+@settings(max_examples=150)
+def test_no_client_opens_or_ends_a_turn_though_the_template_cuts_text_that_it_reads(
+    tokenizers: dict[str, Tokenizer], contents: list[str], roles: list[str]
+) -> None:
+    tokenizer = tokenizers["reading"]
+    messages = [{"role": role, "content": text} for role, text in zip(roles, contents, strict=False)]
+    ids = tokenizer.encode_chat(messages, {})
+    turns = [token for text in ("<|im_start|>", "<|im_end|>") for token in tokenizer.encode(text)]
+    assert [token for token in ids if token in turns] == turns * len(messages)
+    assert tokenizer.decode(ids) == tokenizer.render_chat(messages, {})
+
+
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_text_beside_data_is_tokenised_as_mlx_lm_does(tokenizers: dict[str, Tokenizer], name: str) -> None:
     tokenizer = tokenizers[name]
