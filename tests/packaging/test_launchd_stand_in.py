@@ -54,7 +54,7 @@ def test_keep_alive_restarts_after_a_failure_or_a_signal_no_sooner_than_the_thro
 
 def test_a_job_that_ignores_sigterm_is_killed_with_its_group_after_exit_time_out(tmp_path: Path) -> None:
     script = "trap '' TERM; sleep 600 & echo $! ; while :; do sleep 1; done"
-    with Launchd(tmp_path, scale=50) as launchd:
+    with Launchd(tmp_path, scale=5) as launchd:
         launchd.launchctl("bootstrap", "system", job(tmp_path, script, ExitTimeOut=20))
         (start,) = launchd.wait_for("start")
         for _ in range(1000):
