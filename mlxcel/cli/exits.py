@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import sys
 import traceback
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from mlxcel.errors import (
     BugError,
@@ -65,11 +66,24 @@ def guarded(call: Callable[[], None]) -> NoReturn:
     leave(0)
 
 
+LONGEST_WAIT_S = 1.0
+"""How long a reader of stderr may take before a line for it is left out."""
+
+
 def say(text: str) -> None:
-    """A line for the person on stderr; a log that cannot be written must not end a server."""
+    """A line for the person on stderr; one that cannot be written, or that nobody reads, must not hold up a server."""
     with contextlib.suppress(OSError, ValueError):
+        if _is_stuck(sys.stderr):
+            return
         sys.stderr.write(f"mlxcel: {text}\n")
         sys.stderr.flush()
+
+
+def _is_stuck(stream: TextIO) -> bool:
+    try:
+        return not select.select([], [stream], [], LONGEST_WAIT_S)[1]
+    except (OSError, ValueError):
+        return False
 
 
 def open_standard_files() -> None:

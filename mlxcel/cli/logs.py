@@ -8,18 +8,22 @@ import re
 import time
 from typing import Any
 
+from mlxcel.cli.log_thread import LogThread
+
 FIELDS = "fields"
 """The attribute of a record that is shown name by name."""
 
 _PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
 
 
-def set_up_logs(handler: logging.Handler, log_format: str) -> None:
-    """Write every log of the process to the handler, as "text" or "json"."""
+def set_up_logs(handler: logging.Handler, log_format: str) -> LogThread:
+    """Write every log of the process to the handler, as "text" or "json"; flush what is returned at the end."""
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    thread = LogThread(handler)
+    logging.basicConfig(level=logging.INFO, handlers=[thread])
     # uvicorn tells of each start, stop and refusal, which our own lines do.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    return thread
 
 
 class TextFormatter(logging.Formatter):

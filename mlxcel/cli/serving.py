@@ -50,13 +50,16 @@ def serve(
     Errors: ModelError, PortInUse and the like before anything is served; EngineDead when the engine broke.
     """
     log_file = LogFile(Path(settings.log_file)) if settings.log_file else None
-    set_up_logs(log_file or logging.StreamHandler(sys.stderr), settings.log_format)
+    logs = set_up_logs(log_file or logging.StreamHandler(sys.stderr), settings.log_format)
     if log_file:
         # A server with a log of its own has no terminal whose end would be a hang-up.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise_open_file_limit()
     reload = Reload(settings, log_file, read=read_settings or (lambda: settings)) if log_file else None
-    _run(_serve(settings, runner_of, reload, keys))
+    try:
+        _run(_serve(settings, runner_of, reload, keys))
+    finally:
+        logs.flush()
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import resource
 import socket
+import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -88,6 +89,22 @@ def test_an_answer_that_nobody_reads_is_given_up_and_frees_its_place(tiny_model:
             wait_for_metric(client, "mlxcel_slots_used", 0)
         assert server.stop() == 0
     assert "Traceback" not in server.text
+
+
+def test_a_log_that_nobody_reads_stops_no_request_and_no_exit(tiny_model: Path) -> None:
+    command = [sys.executable, "-m", "mlxcel", "serve", str(tiny_model), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            url = next(match[1] for line in process.stderr if (match := re.search(r"serving .* on (http://\S+)", line)))
+            # A pipe holds 64 KiB, and a line is longer than its path.
+            path = f"/v1/{'x' * 4000}"
+            with httpx.Client(base_url=url, timeout=60) as client:
+                assert {client.get(path).status_code for _ in range(60)} == {404}
+            process.terminate()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("is_streaming", [False, True])
