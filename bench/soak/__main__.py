@@ -60,17 +60,26 @@ def soak_churn(model: Path) -> Bars:
 def soak_overload(model: Path) -> Bars:
     n_clients = 10 * QUEUE_DEPTH
     with serving(model, "--max-batch-size", str(N_ROWS), "--max-queue-depth", str(QUEUE_DEPTH)) as server:
-        asyncio.run(served(server.url, ANSWER, n_clients=N_ROWS + QUEUE_DEPTH, run_s=5))
-        unloaded = asyncio.run(served(server.url, ANSWER, n_clients=N_ROWS + QUEUE_DEPTH, run_s=OVERLOAD_S / 2))
+
+        def rate_unloaded(run_s: float) -> float:
+            return asyncio.run(served(server.url, ANSWER, n_clients=N_ROWS + QUEUE_DEPTH, run_s=run_s)).tokens_per_s
+
+        rate_unloaded(5)
+        # Before and after, since a machine is seldom the same for minutes.
+        rates = [rate_unloaded(OVERLOAD_S / 2)]
         loaded = asyncio.run(served(server.url, ANSWER, n_clients=n_clients, run_s=OVERLOAD_S))
+        rates.append(rate_unloaded(OVERLOAD_S / 2))
         after = asyncio.run(books(server.url))
         code = server.stop()
     places = f"{N_ROWS} running and {QUEUE_DEPTH} waiting"
     yield f"{n_clients} clients for {OVERLOAD_S:g} s, {places}: {dict(loaded.by_status)}", True
     yield f"{len(loaded.faults)} other answers or resets {loaded.faults[:3] or ''}", not loaded.faults
-    share = loaded.tokens_per_s / unloaded.tokens_per_s
-    rates = f"{loaded.tokens_per_s:.0f} tokens/s to the accepted, {unloaded.tokens_per_s:.0f} where nobody is refused"
-    yield f"{rates}: {share:.2f}", share >= LEAST_SHARE
+    share = loaded.tokens_per_s / (sum(rates) / 2)
+    before, after_it = rates
+    seen = (
+        f"{loaded.tokens_per_s:.0f} tokens/s to the accepted; where nobody is refused {before:.0f} and {after_it:.0f}"
+    )
+    yield f"{seen}: {share:.2f}", share >= LEAST_SHARE
     yield f"books after {after}, exit status {code}", not any(after.values()) and code == 0
 
 
