@@ -59,12 +59,27 @@ def parse_fields(fields: dict[str, Any], shape: type[T], *, other_fields: frozen
     for name in known & fields.keys():
         # msgspec 0.21 breaks on a whole number that is too large for the float it should become.
         if isinstance(fields[name], int) and abs(fields[name]) > LARGEST_WHOLE_NUMBER:
-            raise InputError(f"{name} is a number beyond every bound; nothing was generated", param=name)
+            raise _beyond_bounds(name)
     try:
         value = msgspec.convert({name: fields[name] for name in fields if name in known}, shape)
+    except SystemError as error:  # the same, deeper in a field; msgspec 0.23 names its path
+        raise _beyond_bounds(next(name for name in known & fields.keys() if _has_huge(fields[name]))) from error
     except msgspec.ValidationError as error:
         raise _field_error(str(error)) from error
     return Parsed(value, tuple(unknown_paths(fields, shape, at_top=other_fields, below=IGNORED_BELOW)))
+
+
+def _beyond_bounds(name: str) -> InputError:
+    return InputError(f"{name} is a number beyond every bound; nothing was generated", param=name)
+
+
+def _has_huge(value: object) -> bool:
+    """Whether a whole number beyond every bound is anywhere in a decoded value."""
+    if isinstance(value, dict):
+        return any(map(_has_huge, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_huge, value))
+    return isinstance(value, int) and abs(value) > LARGEST_WHOLE_NUMBER
 
 
 @cache
