@@ -35,6 +35,10 @@ from mlxcel.service.logfile import LogFile
 
 log = logging.getLogger("mlxcel")
 
+SWITCH_S = 0.0005
+"""How long a thread may keep the interpreter from another. Python's own 5 ms, each time that the engine comes back from
+MLX while the event loop refuses requests, are as long as a step of a small model."""
+
 
 def serve(
     settings: ServeSettings,
@@ -56,6 +60,7 @@ def serve(
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise_open_file_limit()
     reload = Reload(settings, log_file, read=read_settings or (lambda: settings)) if log_file else None
+    sys.setswitchinterval(SWITCH_S)
     try:
         _run(_serve(settings, runner_of, reload, keys))
     finally:
