@@ -21,10 +21,13 @@ GONE_S = 75.0
 """How long a job may take to be gone: the plist's ExitTimeOut and some."""
 POLL_S = 0.2
 NO_SUCH_JOB = 113
+ON_ITS_WAY_OUT = (3, 36, NO_SUCH_JOB)
+"""What bootout says of a job that is gone meanwhile, or that still ends: whoever calls it waits for that anyway."""
 MEANINGS = {
     5: "launchd refused: the job is loaded already, its last process is not gone yet, or nobody is logged in here",
     37: "launchd is still busy with this job; try again in a moment",
     NO_SUCH_JOB: "launchd knows no such job; it is not started",
+    119: "the job is disabled; 'launchctl enable' lets it start",
     125: "this domain cannot be reached from here: an agent needs a login on the screen",
 }
 _LINE = re.compile(r"^\s*(state|pid|last exit code|runs) = (\d+|.+?)(?::.*)?$", re.MULTILINE)
@@ -67,7 +70,7 @@ def print_job(layout: Layout) -> list[str]:
 def run(command: Sequence[str]) -> None:
     """Errors: StateError with launchctl's words and what its exit code means."""
     done = _call(command)
-    if done.returncode:
+    if done.returncode and not (command[1] == "bootout" and done.returncode in ON_ITS_WAY_OUT):
         told = reason_of(done.stderr or done.stdout or "no word from it")
         meaning = MEANINGS.get(done.returncode, "see 'launchctl error " + str(done.returncode) + "'")
         raise StateError(f"'{' '.join(command)}' failed ({done.returncode}: {told}). {meaning}", code="launchd_refused")

@@ -225,7 +225,7 @@ def test_the_agent_is_installed_seen_restarted_stopped_and_gone_without_a_trace(
     (config / "config.toml").write_text(f'model = "{tiny_model}"\nport = {port}\n')
     (config / "environment").write_text(f"PYTHONPATH='{ROOT}'\nHF_HUB_OFFLINE=1\n")
     before = {path for path in home.rglob("*") if path.is_file()}
-    with Launchd(tmp_path) as launchd:
+    with Launchd(tmp_path, tells_progress=True) as launchd:
 
         def service(*arguments: str) -> str:
             done = mlxcel("service", *arguments, PATH=launchd.path)

@@ -161,7 +161,8 @@ def _check(
         paper = Paper()
         for fault in faults:
             paper.line(fault)
-        paper.line("" if faults else f"{told.project.version.port}: all agree, and the Portfile is clean")
+        if not faults:
+            paper.line(f"{told.project.version.port}: all agree, and the Portfile is clean")
     return outcome
 
 

@@ -31,10 +31,12 @@ class Reply(NamedTuple):
 class Launchd:
     """A launchd whose `launchctl` lies in `bin`. As a context it ends every job that it started.
 
-    `daemons` is the folder whose jobs are loaded at a boot.
+    `daemons` is the folder whose jobs are loaded at a boot. Some launchds tell with a code of their own that a job
+    which is booted out still ends: `tells_progress`.
     """
 
-    def __init__(self, folder: Path, *, scale: float = 1.0) -> None:
+    def __init__(self, folder: Path, *, scale: float = 1.0, tells_progress: bool = False) -> None:
+        self._tells_progress = tells_progress
         self.bin = folder / "launchd-bin"
         self.daemons = folder / "LaunchDaemons"
         self.events: list[Event] = []
@@ -156,6 +158,8 @@ class Launchd:
         if job is None:
             return Reply(3, error="Boot-out failed: 3: No such process\n")
         job.remove()
+        if self._tells_progress and job.process is not None:
+            return Reply(36, error="Boot-out failed: 36: Operation now in progress\n")
         return Reply(0)
 
     def _legacy_load(self, rest: list[str]) -> Reply:
