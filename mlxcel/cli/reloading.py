@@ -6,13 +6,14 @@ import dataclasses
 import logging
 from collections.abc import Callable
 
+from mlxcel.cli.compose import SAMPLING_SETTINGS
 from mlxcel.config.settings import ServeSettings
 from mlxcel.errors import MlxcelError
 from mlxcel.service.logfile import LogFile
 
 log = logging.getLogger("mlxcel.server")
 
-SAFE = frozenset({"temperature", "top_p", "top_k", "min_p", "drain_timeout_s", "step_timeout_s"})
+SAFE = frozenset({*SAMPLING_SETTINGS, "drain_timeout_s", "step_timeout_s"})
 """Settings that nothing was sized or opened by; every other one needs a restart."""
 
 

@@ -61,12 +61,13 @@ def test_the_daemon_boots_rotates_its_log_and_is_back_after_a_kill(daemon: Daemo
     daemon.answers()
     old = daemon.layout.log_file.with_name("mlxcel.log.renamed")
     daemon.layout.log_file.rename(old)
-    daemon.layout.config.write_text(daemon.layout.config.read_text() + "temperature = 0.5\nmax_batch_size = 3\n")
+    daemon.layout.config.write_text(daemon.layout.config.read_text() + "temperature = 0\nmax_batch_size = 3\n")
     assert daemon.launchd.launchctl("kill", "SIGHUP", daemon.layout.target).returncode == 0
     row("log renamed, SIGHUP", "new log", patiently(lambda: "after a restart" in daemon.log, "a new log"))
     assert "the log was opened anew" in daemon.log
     assert "taken over: temperature" in daemon.log
     assert "in force after a restart only: max_batch_size" in daemon.log
+    assert daemon.text() == daemon.text() == daemon.text(temperature=0)
     daemon.layout.config.write_text("nonsense = 1\n" + daemon.layout.config.read_text())
     daemon.launchd.launchctl("kill", "SIGHUP", daemon.layout.target)
     patiently(lambda: "stay as they were: nonsense" in daemon.log, "a refusal")

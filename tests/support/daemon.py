@@ -51,6 +51,11 @@ class Daemon:
     def until_ready(self) -> float:
         return until_ready(self.url)
 
+    def text(self, **fields: float) -> str:
+        """A completion, sampled as the server does by itself where nothing is said."""
+        body = {"prompt": "Once upon a time", "max_tokens": 20, "ignore_eos": True, **fields}
+        return str(httpx.post(f"{self.url}/v1/completions", json=body, timeout=60).json()["choices"][0]["text"])
+
     def answers(self) -> None:
         answer = httpx.post(
             f"{self.url}/v1/completions", json={"prompt": "Once", "max_tokens": 3, "ignore_eos": True}, timeout=60
