@@ -23,8 +23,8 @@ from mlxcel.metrics import EngineStats
 
 log = logging.getLogger("mlxcel.engine")
 
-FAILED_TURNS_IN_A_ROW = 3
-"""So many end the engine: whatever it is asked next would fail too."""
+FAILED_TURNS_IN_A_ROW = 10
+"""So many end the engine: whatever it is asked next would fail too. Clients send one request that fails three times."""
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def test_steps_that_go_on_failing_end_every_ticket_and_the_process(tiny_model: P
     assert codes[0] == "generation_failed"
     # The last ones come to a server that ended its tickets, or is no longer there.
     assert set(codes) <= {"generation_failed", "engine_dead", "gone"}
-    assert "3 turns in a row" in server.text
+    assert "10 turns in a row" in server.text
 
 
 def test_a_failed_step_ends_a_stream_with_an_error_frame(tiny_model: Path) -> None:

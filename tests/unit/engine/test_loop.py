@@ -226,11 +226,11 @@ def test_a_device_that_no_longer_computes_ends_the_engine_and_every_ticket_hears
     assert isinstance(heard.ends["queued"].error, EngineDead) and isinstance(heard.ends["late"].error, EngineDead)
 
 
-def test_three_turns_in_a_row_that_fail_end_the_engine_though_it_passes_its_probes() -> None:
-    runner = FailingRunner(PretendRunner(), decode_calls={2, 3, 6, 7, 8})
+def test_ten_turns_in_a_row_that_fail_end_the_engine_though_it_passes_its_probes() -> None:
+    runner = FailingRunner(PretendRunner(), decode_calls={2, 3, *range(6, 16)})
     with engine_of(runner) as (engine, heard):
         engine.start()
-        names = [f"r{index}" for index in range(8)]
+        names = [f"r{index}" for index in range(16)]
         for name in names:
             engine.submit(request(name, [1], 2))
             heard.until_ended(name)
@@ -238,9 +238,9 @@ def test_three_turns_in_a_row_that_fail_end_the_engine_though_it_passes_its_prob
                 break
         assert engine.ended.wait(PATIENCE_S)
     failed = {name for name, end in heard.ends.items() if isinstance(end.error, GenerationError)}
-    assert failed == {"r0", "r1", "r3", "r4", "r5"}, "one that was answered between them starts the count again"
+    assert failed == {*names[:2], *names[3:13]}, "one that was answered between them starts the count again"
     assert heard.ends["r2"].finish is FinishReason.LENGTH
-    assert isinstance(engine.error, EngineDead) and "3 turns in a row" in engine.error.message
+    assert isinstance(engine.error, EngineDead) and "10 turns in a row" in engine.error.message
 
 
 def test_a_failed_step_lets_every_prefix_go_and_the_engine_goes_on() -> None:
