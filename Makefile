@@ -46,7 +46,7 @@ test: check setup-model setup-tcl
 
 test-floor: setup
 	@setup/floor
-	.venv-floor/bin/python -m pytest -n 2 --dist loadfile -m "not real_model" --ignore tests/unit/load $(FLOOR_TESTS)
+	.venv-floor/bin/python -m pytest -n 2 --dist loadfile -m "not real_model" --ignore tests/unit/load -k "not bench" $(FLOOR_TESTS)
 
 bench: setup
 	$(bin)/python -m bench.served_rate
