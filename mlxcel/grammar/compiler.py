@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from mlxcel.errors import InputError, reason_of
+from mlxcel.grammar.refusal import cause_of
 from mlxcel.grammar.schema import LARGEST_GRAMMAR_BYTES
 
 if TYPE_CHECKING:
@@ -130,16 +131,11 @@ class GrammarCompiler:
             matcher.compute_bitmask()  # finds what the first step would find
         if matcher.is_error():
             raise InputError(
-                f"{param} cannot be used: {reason_of(_reason(matcher.get_error()))}; nothing was generated",
+                f"{param} cannot be used: {cause_of(matcher.get_error())}; nothing was generated",
                 param=param,
                 code="invalid_schema",
             )
         return matcher
-
-
-def _reason(error: str) -> str:
-    """The cause alone: llguidance goes on with the grammar's own lines, which are not the caller's."""
-    return error.split("\n   1 |")[0].split("<state>")[0].split(": failed to compile JSON schema: ")[-1]
 
 
 def _n_declared(tokenizer_json: str) -> int:

@@ -8,7 +8,8 @@ import numpy as np
 from llguidance.numpy import fill_next_token_bitmask
 from numpy.typing import NDArray
 
-from mlxcel.errors import InputError, reason_of
+from mlxcel.errors import InputError
+from mlxcel.grammar.refusal import cause_of
 
 
 class MatcherConstraint:
@@ -42,7 +43,7 @@ class MatcherConstraint:
     def _check(self) -> None:
         if self._matcher.is_error():
             raise InputError(
-                f"{self._param} cannot be followed any further: {reason_of(self._matcher.get_error())}; this answer "
+                f"{self._param} cannot be followed any further: {cause_of(self._matcher.get_error())}; this answer "
                 "ended, others went on. Simplify it",
                 param=self._param,
                 code="schema_too_complex",
