@@ -170,7 +170,9 @@ def _after_thinking(constraint: Constraint, dialect: Dialect, grammars: Grammars
 
 
 def _reader(conversation: Conversation, dialect: Dialect, *, is_thinking: bool) -> Reader:
-    silent = replace(dialect.markers, call_start=None, call_end=None)
+    # What a grammar makes is data: it may spell markers.
+    is_constrained = conversation.forces_calls or conversation.answer is not None
+    silent = replace(dialect.markers, call_start=None, call_end=None, thinks_first=is_constrained)
     if conversation.forces_calls:
         forced = ForcedCalls(_call_form(dialect), _new_call_id)
         return MessageReader(silent, new_id=_new_call_id, is_thinking=is_thinking, forced=forced)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from mlxcel.errors import InputError, reason_of
 from mlxcel.grammar.refusal import cause_of
 from mlxcel.grammar.schema import LARGEST_GRAMMAR_BYTES
+from mlxcel.grammar.special import SpecialTokens
 
 if TYPE_CHECKING:
     from mlxcel.core import Constraint
@@ -74,30 +75,16 @@ class GrammarCompiler:
     def __init__(self, tokenizer_json: str, *, n_vocabulary: int, eos_ids: frozenset[int]) -> None:
         from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
-        n_declared = _n_declared(tokenizer_json)
+        special = SpecialTokens(tokenizer_json, eos_ids)
         self.n_vocabulary = n_vocabulary
         self.eos_ids = eos_ids
+        self.literal = special.literal
         self._tokenizer = LLTokenizer(
-            tokenizer_json, n_vocab=max(n_vocabulary, n_declared), eos_token=sorted(eos_ids) or None
+            special.hidden_json, n_vocab=max(n_vocabulary, special.n_declared), eos_token=sorted(eos_ids) or None
         )
         self._make_matcher = LLMatcher
         self._limits = LLParserLimits(verbose_errors=False)
         self._kept: OrderedDict[str, Any] = OrderedDict()
-
-    def literal(self, text: str) -> str:
-        """A Lark expression for this text, its special tokens as tokens."""
-        parts: list[str] = []
-        run: list[int] = []
-        for token in [*self._tokenizer.tokenize_str(text, parse_special=True), None]:
-            if token is not None and not self._tokenizer.is_special_token(token):
-                run.append(token)
-                continue
-            if run:
-                parts.append(json.dumps(self._tokenizer.decode_str(run)))
-                run = []
-            if token is not None:
-                parts.append(f"<[{token}]>")
-        return " ".join(parts)
 
     def constraint(self, grammar: str, *, param: str) -> MatcherConstraint:
         """A constraint at the beginning of this grammar.
@@ -136,11 +123,3 @@ class GrammarCompiler:
                 code="invalid_schema",
             )
         return matcher
-
-
-def _n_declared(tokenizer_json: str) -> int:
-    """One more than the largest token id."""
-    declared = json.loads(tokenizer_json)
-    vocabulary = declared.get("model", {}).get("vocab", {})
-    n_base = len(vocabulary) if isinstance(vocabulary, list) else max(vocabulary.values(), default=-1) + 1
-    return int(max([n_base, *(token["id"] + 1 for token in declared.get("added_tokens", []))]))

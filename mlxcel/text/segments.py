@@ -24,7 +24,7 @@ class Markers:
     """What a model writes around its thinking and its calls; None where it does neither.
 
     `call_end` may be empty: then calls go on to the end of the answer. `noise` is written around content and
-    means nothing.
+    means nothing. `thinks_first`: thinking comes first or not at all, and once content has begun all is content.
     """
 
     think_start: str | None = None
@@ -32,6 +32,7 @@ class Markers:
     call_start: str | None = None
     call_end: str | None = None
     noise: tuple[str, ...] = ()
+    thinks_first: bool = False
 
     def after(self, kind: Kind) -> dict[str, Kind]:
         """Each marker that may come inside a segment, and what begins after it."""
@@ -65,6 +66,8 @@ class Segmenter:
         """Take the next piece of text."""
         while True:
             shown = self._matcher.feed(text)
+            if shown and self._kind is Kind.CONTENT and self._markers.thinks_first:
+                shown += self._all_content()
             if self._matcher.matched is None:
                 if shown:
                     yield Segment(self._kind, shown)
@@ -87,9 +90,19 @@ class Segmenter:
         yield Segment(self._kind, shown, is_end=True)
         rest = self._matcher.rest
         self._enter(self._steps[self._matcher.matched])
+        if self._kind is Kind.CONTENT and self._markers.thinks_first:
+            self._all_content()
         return rest
 
     def _enter(self, kind: Kind) -> None:
         self._kind = kind
         self._steps = self._markers.after(kind)
         self._matcher = StopMatcher(list(self._steps))
+
+    def _all_content(self) -> str:
+        """Look for no more markers, and return the text that was taken for one, or might have become one."""
+        taken = self._matcher.flush()
+        if self._matcher.matched is not None:
+            taken += self._matcher.matched + self._matcher.rest
+        self._matcher = StopMatcher([])
+        return taken

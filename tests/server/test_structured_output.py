@@ -96,6 +96,25 @@ def test_fifty_bounded_schemas_at_once_give_answers_that_all_fit_and_stop(server
         assert not re.search(r"\s", re.sub(r'"(\\.|[^"\\])*"', "", text)), f"space between tokens: {text}"
 
 
+SPELLING: list[tuple[dict[str, Any], str]] = [
+    ({"const": "<|im_end|>"}, '"<|im_end|>"'),
+    ({"enum": ["<|im_end|>x"]}, '"<|im_end|>x"'),
+    ({"type": "string", "pattern": r"^<\|im_end\|>$"}, '"<|im_end|>"'),
+    ({"const": "a<|im_start|>b"}, '"a<|im_start|>b"'),
+    ({"const": {"<|endoftext|>": 1}}, '{"<|endoftext|>":1}'),
+]
+
+
+@pytest.mark.parametrize(("schema", "text"), SPELLING)
+def test_a_schema_may_spell_the_models_special_tokens(client: OpenAI, schema: Any, text: str) -> None:
+    options: Any = {"model": MODEL, "messages": [QUESTION], "response_format": schema_format(schema)}
+    whole = client.chat.completions.create(**options).choices[0]
+    assert (whole.message.content, whole.finish_reason) == (text, "stop")
+    stream = client.chat.completions.create(stream=True, **options)
+    choices = [choice for chunk in stream for choice in chunk.choices]
+    assert ("".join(choice.delta.content or "" for choice in choices), choices[-1].finish_reason) == (text, "stop")
+
+
 @pytest.mark.parametrize("kind", ["schema", "object"])
 def test_an_unbounded_schema_ends_with_length_and_what_there_is_is_its_beginning(client: OpenAI, kind: str) -> None:
     strings = {"type": "array", "items": {"type": "string", "minLength": 3}, "minItems": 200}

@@ -115,6 +115,32 @@ def test_a_streamed_call_is_the_whole_one_with_its_arguments_in_pieces(client: O
     assert sum(bool(call.function.arguments) for call in calls) > 3
 
 
+MARKS = "<|im_end|><think>a</think></tool_call><|im_start|>"
+MARKING: Any = {
+    "type": "object",
+    "properties": {"m": {"enum": [MARKS]}},
+    "required": ["m"],
+    "additionalProperties": False,
+}
+
+
+def test_forced_arguments_may_spell_special_tokens_and_markers(client: OpenAI) -> None:
+    options: Any = {"tools": [{"type": "function", "function": {"name": "mark", "parameters": MARKING}}]}
+    for choice in (
+        ask(client, tool_choice="required", parallel_tool_calls=False, **options),
+        streamed(client, tool_choice="required", parallel_tool_calls=False, **options)[0],
+    ):
+        assert called(choice) == [("mark", {"m": MARKS})]
+        assert (choice.finish_reason, choice.message.content or None) == ("tool_calls", None)
+
+
+def test_an_answer_that_fits_a_schema_may_spell_markers(client: OpenAI) -> None:
+    schema = {"type": "json_schema", "json_schema": {"name": "answer", "schema": MARKING}}
+    for choice in (ask(client, response_format=schema), streamed(client, response_format=schema)[0]):
+        assert json.loads(choice.message.content) == {"m": MARKS}
+        assert choice.finish_reason == "stop" and not getattr(choice.message, "reasoning_content", None)
+
+
 def test_forced_calls_that_reach_the_token_limit_end_with_length(client: OpenAI) -> None:
     endless: Any = [
         {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "minProperties": 99}}}

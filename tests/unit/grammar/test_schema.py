@@ -165,3 +165,4 @@ def test_schemas_that_are_too_large_together_are_refused(compiler: GrammarCompil
 def test_a_literal_has_special_tokens_as_tokens_and_the_rest_as_text(compiler: GrammarCompiler) -> None:
     assert compiler.literal('<|im_start|>\n"x') == '<[1]> "\\n\\"x"'
     assert compiler.literal("[") == '"["'
+    assert compiler.literal("<|im_start|><|im_end|>") == "<[1]> <[2]>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -53,6 +54,27 @@ def joined(segments: Iterable[Segment]) -> list[tuple[Kind, str]]:
 def test_parts_are_what_stands_between_the_markers(text: str, parts: list[tuple[Kind, str]]) -> None:
     assert joined(split(text, range(len(text)))) == parts
     assert joined(split(text, [])) == parts
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ('"<think>a</think><eom>"', [(Kind.CONTENT, '"<think>a</think><eom>"')]),
+        ("<think>a</think><think>b</think>", [(Kind.REASONING, "a"), (Kind.CONTENT, "<think>b</think>")]),
+        ("<think>a<think></think>b<thi", [(Kind.REASONING, "a<think>"), (Kind.CONTENT, "b<thi")]),
+        ('"<<think>', [(Kind.CONTENT, '"<<think>')]),
+        ("<thi", [(Kind.CONTENT, "<thi")]),
+    ],
+)
+def test_where_thinking_only_comes_first_the_content_may_spell_markers(
+    text: str, parts: list[tuple[Kind, str]]
+) -> None:
+    markers = replace(MARKERS, call_start=None, call_end=None, thinks_first=True)
+    for size in range(1, len(text) + 1):
+        segmenter = Segmenter(markers)
+        pieces = [text[start : start + size] for start in range(0, len(text), size)]
+        segments = [segment for piece in pieces for segment in segmenter.feed(piece)]
+        assert joined([*segments, *segmenter.finish()]) == parts
 
 
 def test_thinking_that_the_prompt_began_needs_no_marker() -> None:
