@@ -1,4 +1,7 @@
-"""What SIGHUP does to a server with a log of its own: the log is opened anew, and safe settings are taken over."""
+"""What SIGHUP does to a server: its own log, if it has one, is opened anew, and safe settings are taken over.
+
+The end of its terminal sends SIGHUP too, and ends no server: SIGTERM does.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ class Reload:
     def __init__(
         self,
         settings: ServeSettings,
-        log_file: LogFile,
+        log_file: LogFile | None,
         *,
         read: Callable[[], ServeSettings],
     ) -> None:
@@ -37,12 +40,8 @@ class Reload:
         self.use: Callable[[ServeSettings], None] | None = None
 
     def __call__(self) -> None:
-        try:
-            self._log_file.reopen()
-        except OSError as error:
-            log.warning("SIGHUP: the log cannot be opened anew (%s); it goes on in the old file", error)
-        else:
-            log.info("SIGHUP: the log was opened anew")
+        if self._log_file is not None:
+            _reopen(self._log_file)
         if self.use is None:
             return
         try:
@@ -64,3 +63,12 @@ class Reload:
             log.info("SIGHUP: taken over: %s", ", ".join(taken))
         if waiting := [key for key in changed if key not in SAFE]:
             log.warning("SIGHUP: in force after a restart only: %s", ", ".join(waiting))
+
+
+def _reopen(log_file: LogFile) -> None:
+    try:
+        log_file.reopen()
+    except OSError as error:
+        log.warning("SIGHUP: the log cannot be opened anew (%s); it goes on in the old file", error)
+    else:
+        log.info("SIGHUP: the log was opened anew")

@@ -55,15 +55,15 @@ def serve(
     """
     log_file = LogFile(Path(settings.log_file)) if settings.log_file else None
     logs = set_up_logs(log_file or logging.StreamHandler(sys.stderr), settings.log_format)
-    if log_file:
-        # A server with a log of its own has no terminal whose end would be a hang-up.
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    # Until there is a loop to answer one, and once there is none any more, a hang-up changes nothing.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise_open_file_limit()
-    reload = Reload(settings, log_file, read=read_settings or (lambda: settings)) if log_file else None
+    reload = Reload(settings, log_file, read=read_settings or (lambda: settings))
     sys.setswitchinterval(SWITCH_S)
     try:
         _run(_serve(settings, runner_of, reload, keys))
     finally:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         logs.flush()
 
 
@@ -80,11 +80,10 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
 async def _serve(
     settings: ServeSettings,
     runner_of: Callable[[LoadedModel], Runner],
-    reload: Reload | None,
+    reload: Reload,
     keys: Sequence[str],
 ) -> None:
-    if reload:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
     checkpoint = checkpoint_of(settings)
     with folder_in_use(checkpoint.folder):
         await _serve_checkpoint(settings, checkpoint, runner_of, reload, keys)
@@ -94,7 +93,7 @@ async def _serve_checkpoint(
     settings: ServeSettings,
     checkpoint: Checkpoint,
     runner_of: Callable[[LoadedModel], Runner],
-    reload: Reload | None,
+    reload: Reload,
     keys: Sequence[str],
 ) -> None:
     # A log of JSON has no lines between its own.
@@ -143,8 +142,7 @@ async def _serve_checkpoint(
         service.model = replace(service.model, sampling=served_model(changed, checkpoint).sampling)
         server.use(changed)
 
-    if reload:
-        reload.use = use
+    reload.use = use
     try:
         await server.run()
     finally:
