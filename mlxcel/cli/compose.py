@@ -130,7 +130,7 @@ def _sampling_defaults(settings: ServeSettings, checkpoint: Checkpoint) -> Sampl
         if (value := getattr(settings, name)) is not None:
             chosen[name] = value
         elif (value := declared.get(name)) is not None:
-            chosen[name] = converted(name, value, str(checkpoint.folder / "generation_config.json"))
+            chosen[name] = converted(name, value, str(checkpoint.folder / "generation_config.json"), is_typed=True)
     return SamplingParams(seed=0, **chosen)
 
 

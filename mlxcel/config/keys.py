@@ -6,11 +6,11 @@ Never a setting: `config show` prints settings, and a flag is there for every us
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from mlxcel.errors import ConfigError
+from mlxcel.regular_file import open_regular
 
 KEYS_VARIABLE = "MLXCEL_API_KEYS"
 LARGEST_FILE_BYTES = 2**20
@@ -36,13 +36,11 @@ def read_keys(file: str | None, environ: Mapping[str, str]) -> tuple[str, ...]:
 def _read_private(file: str) -> str:
     """Its text. The file is checked through the descriptor that it is read from, so none can take its place."""
     try:
-        opened = open(Path(file).expanduser(), "rb", opener=_open_at_once)  # noqa: SIM115 - only the opening may fail so
+        opened = open_regular(Path(file).expanduser())
     except OSError as error:
-        raise _refusal(file, f"cannot be opened: {error.strerror}", "Name a file that can") from error
+        raise _refusal(file, f"cannot be opened: {error.strerror or error}", "Name a file that can") from error
     with opened:
         status = os.fstat(opened.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise _refusal(file, "is no file", "Name a file of keys")
         if status.st_uid != os.geteuid():
             raise _refusal(file, "belongs to another user", "Make it your own")
         if status.st_mode & 0o077:
@@ -52,11 +50,6 @@ def _read_private(file: str) -> str:
         raise _refusal(file, f"is larger than {LARGEST_FILE_BYTES} bytes", "Name a file of keys")
     # What is not ASCII is refused key by key, without showing it.
     return content.decode("latin-1")
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Without waiting for whoever writes into a pipe."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _checked(keys: list[str], place: str) -> list[str]:

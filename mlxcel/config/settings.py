@@ -12,6 +12,12 @@ DEFAULT_QUEUE_DEPTH = 256
 AUTO = "auto"
 UNBOUNDED = "unbounded"
 
+MOST_BYTES = 2**50
+MOST_S = 366 * 86400.0
+"""A year: longer than any of these times is meant, and short enough for every clock and timer."""
+MOST_ROWS = 4096
+MOST_WAITING = 10**6
+MOST_TOKENS = 2**31 - 1
 
 ORIGIN = r"\*|[a-z][a-z0-9+.-]*://(?:[A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\])(?::\d+)?"
 HOST_NAME = r"\*|[A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\]"
@@ -44,20 +50,30 @@ class ServeSettings:
     host: str = _setting("127.0.0.1", "address to listen on")
     port: int = _setting(8080, "port to listen on; 0 picks a free one", at_least=0, at_most=65535)
     no_batch: bool = _setting(False, "one sequence at a time, with an unbounded queue unless told otherwise")
-    max_batch_size: int = _setting(32, "sequences that run at once", at_least=1)
+    max_batch_size: int = _setting(32, "sequences that run at once", at_least=1, at_most=MOST_ROWS)
     max_queue_depth: int | str | None = _setting(
-        AUTO, "requests that may wait beyond the running ones: a number, or unbounded", at_least=0
+        AUTO, "requests that may wait beyond the running ones: a number, or unbounded", at_least=0, at_most=MOST_WAITING
     )
-    prefill_chunk_size: int = _setting(512, "most prompt tokens in one turn; 0 is a whole prompt", at_least=0)
+    prefill_chunk_size: int = _setting(
+        512, "most prompt tokens in one turn; 0 is a whole prompt", at_least=0, at_most=MOST_TOKENS
+    )
     kv_cache_budget_bytes: int | str | None = _setting(
-        AUTO, "memory for keys and values: bytes, 4GiB, auto, or unbounded", at_least=1
+        AUTO, "memory for keys and values: bytes, 4GiB, auto, or unbounded", at_least=1, at_most=MOST_BYTES
     )
     prefix_cache_bytes: int | str = _setting(
-        AUTO, "of that, most for prompts that ended and may come again: bytes, 1GiB, auto, or 0 for none", at_least=0
+        AUTO,
+        "of that, most for prompts that ended and may come again: bytes, 1GiB, auto, or 0 for none",
+        at_least=0,
+        at_most=MOST_BYTES,
     )
-    prefix_cache_ttl_s: float = _setting(3600.0, "how long a prompt that nobody asks again is kept", at_least=0)
+    prefix_cache_ttl_s: float = _setting(
+        3600.0, "how long a prompt that nobody asks again is kept", at_least=0, at_most=MOST_S
+    )
     mlx_cache_bytes: int | str = _setting(
-        AUTO, "memory that MLX may keep for its next step once it is free: bytes, 1GiB, or auto", at_least=0
+        AUTO,
+        "memory that MLX may keep for its next step once it is free: bytes, 1GiB, or auto",
+        at_least=0,
+        at_most=MOST_BYTES,
     )
     temperature: float | None = _setting(
         None, "default temperature; the model's generation_config if unset", at_least=0, at_most=100
@@ -67,7 +83,7 @@ class ServeSettings:
     min_p: float | None = _setting(None, "default min_p", at_least=0, at_most=1)
     typical_p: float | None = _setting(None, "default typical_p", at_least=0, at_most=1)
     repetition_penalty: float | None = _setting(None, "default repetition_penalty", at_least=0.01, at_most=100)
-    max_body_bytes: int = _setting(8 * 2**20, "largest request body", at_least=1)
+    max_body_bytes: int = _setting(8 * 2**20, "largest request body", at_least=1, at_most=MOST_BYTES)
     strict: bool = _setting(False, "answer 400 to a field that nobody knows, instead of ignoring it")
     api_keys_file: str | None = _setting(
         None, "file of the keys that clients must send, one a line, for its owner's eyes only"
@@ -80,15 +96,21 @@ class ServeSettings:
         (), "origins whose pages may read answers; * is any",
         pattern=ORIGIN, wanted="origins as browsers send them (https://example.org:8443, no path), or *",
     )  # fmt: skip
-    request_read_timeout_s: float = _setting(60.0, "longest time for a request to arrive", at_least=0.1)
+    request_read_timeout_s: float = _setting(60.0, "longest time for a request to arrive", at_least=0.1, at_most=MOST_S)
     request_timeout_s: float | None = _setting(
-        None, "longest time from a request's acceptance to its end; no limit if unset", at_least=0.1
+        None, "longest time from a request's acceptance to its end; no limit if unset", at_least=0.1, at_most=MOST_S
     )
-    write_timeout_s: float = _setting(60.0, "how long a client may leave its answer unread", at_least=0.1)
+    write_timeout_s: float = _setting(
+        60.0, "how long a client may leave its answer unread", at_least=0.1, at_most=MOST_S
+    )
     log_format: str = _setting("text", "form of the log: text or json", pattern="text|json", wanted="text or json")
     log_prompts: bool = _setting(False, "write the bodies of requests that generate into the log")
-    drain_timeout_s: float = _setting(15.0, "how long running requests may finish after SIGTERM", at_least=0)
-    step_timeout_s: float = _setting(120.0, "longest model call before the server gives up", at_least=0.1)
+    drain_timeout_s: float = _setting(
+        15.0, "how long running requests may finish after SIGTERM", at_least=0, at_most=MOST_S
+    )
+    step_timeout_s: float = _setting(
+        120.0, "longest model call before the server gives up", at_least=0.1, at_most=MOST_S
+    )
     log_file: str | None = _setting(None, "the server's own log; stderr if unset")
 
     @property

@@ -18,6 +18,7 @@ from typing import Any
 from mlxcel.config.keys import KEYS_VARIABLE
 from mlxcel.config.settings import AUTO, UNBOUNDED, ServeSettings
 from mlxcel.errors import ConfigError, InputError
+from mlxcel.regular_file import read_regular
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -106,7 +107,7 @@ def read_sources(
     for key, value, origin in layers:
         try:
             _check_known(key, origin)
-            values[key] = converted(key, value, origin)
+            values[key] = converted(key, value, origin, is_typed=origin == str(path))
             origins[key] = origin
         except ConfigError as error:
             faults.append(error)
@@ -132,7 +133,7 @@ def _environment(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
 
 def _read_toml(path: Path, *, is_required: bool) -> dict[str, Any]:
     try:
-        values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        values: dict[str, Any] = tomllib.loads(read_regular(path))
         return values
     except FileNotFoundError:
         if not is_required:
@@ -150,8 +151,11 @@ def _check_known(key: str, origin: str) -> None:
     raise ConfigError(f"{key} (from {origin}) is no setting; nothing was started. {hint}", param=key)
 
 
-def converted(key: str, value: Any, origin: str) -> Any:
+def converted(key: str, value: Any, origin: str, *, is_typed: bool = False) -> Any:
     """The value as its field's type, within its bounds.
+
+    A source that `is_typed`, as TOML and JSON are, gives numbers as numbers and truth as truth; text elsewhere, as in
+    the environment, is read as either. Sizes with a unit are text everywhere.
 
     Errors: ConfigError naming the key, its value and its origin.
     """
@@ -160,13 +164,14 @@ def converted(key: str, value: Any, origin: str) -> Any:
     def refuse(wanted: str) -> ConfigError:
         return ConfigError(f"{key} = {value!r} (from {origin}) is not {wanted}; nothing was started", param=key)
 
+    is_text = isinstance(value, str) and not is_typed
     if value == UNBOUNDED and key in ("max_queue_depth", "kv_cache_budget_bytes"):
         return None
     if value == AUTO and field.default == AUTO:
         return AUTO
     kind = str(field.type)
     if kind.startswith("bool"):
-        if isinstance(value, str) and value.lower() in ("true", "false", "1", "0", "yes", "no"):
+        if is_text and value.lower() in ("true", "false", "1", "0", "yes", "no"):
             return value.lower() in ("true", "1", "yes")
         if not isinstance(value, bool):
             raise refuse("true or false")
@@ -180,19 +185,20 @@ def converted(key: str, value: Any, origin: str) -> Any:
             raise refuse(field.metadata["wanted"])
         return value
     if kind.startswith("tuple"):
-        texts = [text.strip() for text in value.split(",")] if isinstance(value, str) else value
+        texts = [text.strip() for text in value.split(",")] if is_text else value
         pattern = field.metadata["pattern"]
         if not isinstance(texts, (list, tuple)) or not all(isinstance(t, str) and _matches(pattern, t) for t in texts):
-            raise refuse(field.metadata["wanted"])
+            raise refuse(f"a list of {field.metadata['wanted']}" if is_typed else field.metadata["wanted"])
         return tuple(texts)
-    number = _number(value, is_size=key.endswith("_bytes"))
+    is_size = key.endswith("_bytes")
+    number = None if isinstance(value, str) and is_typed and not is_size else _number(value, is_size=is_size)
     if number is None or (kind.startswith("int") and number != int(number)):
         raise refuse("a whole number" if kind.startswith("int") else "a number")
     lowest, highest = field.metadata["at_least"], field.metadata["at_most"]
     if lowest is not None and number < lowest:
-        raise refuse(f"{lowest} or more")
+        raise refuse(f"{lowest:.16g} or more")
     if highest is not None and number > highest:
-        raise refuse(f"{highest} or less")
+        raise refuse(f"{highest:.16g} or less")
     return int(number) if kind.startswith("int") else float(number)
 
 

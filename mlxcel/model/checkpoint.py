@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mlxcel.errors import ModelError
+from mlxcel.regular_file import read_regular
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def _context_tokens(text_configs: list[dict[str, Any]]) -> int | None:
 
 def _read_json(path: Path, *, required: bool) -> dict[str, Any]:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(read_regular(path))
     except FileNotFoundError:
         if not required:
             return {}

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from mlxcel.regular_file import read_regular
 from mlxcel.store.refusal import NotWhole
 from mlxcel.store.safetensors import Tensor, read_header
 
@@ -44,6 +45,9 @@ def weight_map(folder: Path) -> dict[str, str]:
 
 def check_whole(folder: Path) -> None:
     """Errors: NotWhole."""
+    for path in sorted(folder.iterdir()):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise NotWhole(folder, f"{path.name} is no regular file")
     _read_object(folder / "config.json")
     read_tensors(folder)
 
@@ -59,10 +63,10 @@ def fault_in(folder: Path) -> str | None:
 
 def _read_object(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(read_regular(path))
     except FileNotFoundError:
         raise NotWhole(path.parent, f"{path.name} is missing") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise NotWhole(path.parent, f"{path.name} cannot be read ({error})") from error
     if not isinstance(value, dict):
         raise NotWhole(path.parent, f"{path.name} holds no JSON object")

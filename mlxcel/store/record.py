@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from mlxcel.regular_file import read_regular
+
 NAME = "mlxcel-source.json"
 
 
@@ -32,8 +34,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 def read_record(folder: Path) -> Record | None:
     """None where there is no record, or none that can be read."""
     try:
-        return msgspec.json.decode((folder / NAME).read_bytes(), type=Record)
-    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+        return msgspec.json.decode(read_regular(folder / NAME), type=Record)
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
         return None
 
 

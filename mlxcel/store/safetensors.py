@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mlxcel.regular_file import open_regular
 from mlxcel.store.refusal import NotWhole
 
 MAX_HEADER_BYTES = 100_000_000
@@ -34,8 +36,12 @@ def read_header(path: Path) -> tuple[Tensor, ...]:
 
     Errors: NotWhole when the file is no safetensors file, or shorter or longer than its header says.
     """
-    size_bytes = path.stat().st_size
-    with path.open("rb") as file:
+    try:
+        opened = open_regular(path)
+    except OSError as error:
+        raise NotWhole(path.parent, f"{path.name} cannot be read ({error})") from error
+    with opened as file:
+        size_bytes = os.fstat(file.fileno()).st_size
         start = file.read(8)
         if start == b"version ":
             raise NotWhole(path.parent, f"{path.name} is the pointer that git leaves without git-lfs, not the weights")

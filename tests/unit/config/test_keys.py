@@ -60,7 +60,7 @@ def test_a_file_without_keys_that_can_be_sent_is_refused_and_not_shown(
 
 def test_what_is_no_file_of_ours_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe", 0o600)
-    for place, reason in [("missing", "cannot be opened"), ("pipe", "is no file"), ("", "cannot be opened")]:
+    for place, reason in [("missing", "cannot be opened"), ("pipe", "is no regular file"), ("", "cannot be opened")]:
         with pytest.raises(ConfigError, match=reason):
             read_keys(str(tmp_path / place), {})
 

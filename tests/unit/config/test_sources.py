@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -118,13 +119,58 @@ def test_an_unknown_key_is_refused_with_its_origin_and_the_near_one(
     assert "config show" in refusal_of({"zzzzzz": 1}).message
 
 
+def test_every_number_has_a_lowest_and_a_highest_value() -> None:
+    for field in dataclasses.fields(ServeSettings):
+        if re.match("int|float", str(field.type)):
+            assert None not in (field.metadata["at_least"], field.metadata["at_most"]), field.name
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ('no_batch = "yes"', "true or false"),
+        ('strict = "true"', "true or false"),
+        ("strict = 1", "true or false"),
+        ('port = "8080"', "a whole number"),
+        ('max_queue_depth = "5"', "a whole number"),
+        ('drain_timeout_s = "5"', "a number"),
+        ('cors_origins = "https://a.example,https://b.example"', "a list of origins"),
+        ("host = 5", "a text"),
+    ],
+)
+def test_a_value_in_the_file_has_the_type_that_the_file_can_give_it(tmp_path: Path, line: str, wanted: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(line)
+    refusal = refusal_of(file=file)
+    assert refusal.param == line.split()[0] and f"(from {file}) is not {wanted}" in refusal.message
+
+
+def test_sizes_and_words_are_text_in_the_file_too(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('max_body_bytes = "1MiB"\nmax_queue_depth = "unbounded"\nmlx_cache_bytes = "auto"\n')
+    made = resolve({}, NOWHERE, file).settings
+    assert (made.max_body_bytes, made.max_queue_depth, made.mlx_cache_bytes) == (2**20, None, "auto")
+
+
+def test_a_config_file_that_is_a_pipe_or_a_device_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        refusal = refusal_of(file=place)
+        assert refusal.message.startswith(f"{place} cannot be read: ")
+    assert "no regular file" in refusal_of(file=tmp_path / "pipe").message
+    assert refusal_of(environ={"MLXCEL_CONFIG": str(tmp_path / "pipe")}).message
+
+
 WRONG: list[tuple[str, list[Any]]] = [
     ("port", ["x", "", "80.5", -1, 65536, True, "true", [1], "nan", "inf", "1e400", "9" * 400, 10**400]),
-    ("max_batch_size", [0, -1, "0", 1.5, False, "unbounded", float("nan")]),
-    ("max_queue_depth", [-1, "-1", "many", "unlimited", 0.5, True]),
-    ("prefill_chunk_size", [-1, "auto", 2.5]),
-    ("kv_cache_budget_bytes", [0, "0", "4XB", "GiB", "-1GiB", "1.0000001KiB", "9" * 400 + "T", "1e400", True]),
-    ("max_body_bytes", [0, "unbounded", "auto", "-5"]),
+    ("max_batch_size", [10**22, 4097, 0, -1, "0", 1.5, False, "unbounded", float("nan")]),
+    ("max_queue_depth", [10**6 + 1, -1, "-1", "many", "unlimited", 0.5, True]),
+    ("prefill_chunk_size", [2**31, -1, "auto", 2.5]),
+    (
+        "kv_cache_budget_bytes",
+        ["1025TiB", 0, "0", "4XB", "-1GiB", "1.0000001KiB", "9" * 400 + "T", "1e400", True],
+    ),
+    ("max_body_bytes", ["1025TiB", 0, "unbounded", "auto", "-5"]),
     ("temperature", [-0.1, 100.5, "nan", "inf", float("inf"), "warm", True]),
     ("top_p", [-0.1, 1.01, "x"]),
     ("top_k", [-1, 2**31, 0.5]),
@@ -133,8 +179,8 @@ WRONG: list[tuple[str, list[Any]]] = [
     ("strict", ["on!", 1]),
     ("host", ["", 5, True]),
     ("alias", ["", 5]),
-    ("drain_timeout_s", [-1, "soon", "nan"]),
-    ("step_timeout_s", [0, 0.05]),
+    ("drain_timeout_s", [1e300, "1e300", -1, "soon", "nan"]),
+    ("step_timeout_s", [1e308, 366 * 86400 + 1, 0, 0.05]),
 ]
 
 

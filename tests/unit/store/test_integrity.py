@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -58,3 +60,12 @@ def test_each_lack_is_named(folder: Path) -> None:
     for path in folder.glob("*.safetensors"):
         path.unlink()
     assert "no model*.safetensors" in fault()
+
+
+@pytest.mark.parametrize("name", ["config.json", INDEX, "model.safetensors", "tokenizer.json"])
+def test_a_pipe_among_the_files_is_a_fault_and_is_not_waited_for(tiny_model: Path, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_model, folder)
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    assert fault_in(folder) == f"{name} is no regular file"
