@@ -30,7 +30,7 @@ def sampling_params(
     """How a request's tokens are picked; what it leaves unset is the server's, and its seed random.
 
     Owner: the tokenizer's thread.
-    Errors: InputError for a token id that is not in the vocabulary.
+    Errors: InputError for a token id that is not in the vocabulary, or where min_tokens leaves nothing to pick.
     """
     sent: dict[str, Any] = {name: getattr(fields, name) for name in _TAKEN_AS_SENT}
     if fields.logit_bias is not None:
@@ -46,6 +46,7 @@ def sampling_params(
         dry_penalty_last_n=None if fields.dry_penalty_last_n == -1 else fields.dry_penalty_last_n,
         **{name: value for name, value in sent.items() if value is not None},
     )
+    _check_ends(params, frozenset() if fields.ignore_eos else tokenizer.eos_ids, n_vocabulary)
     if params.xtc_probability:
         params = replace(params, xtc_exempt_ids=tokenizer.vocabulary.line_ends)
     if params.dry_multiplier:
@@ -68,6 +69,17 @@ def check_ids(ids: Iterable[int], n_vocabulary: int, param: str) -> None:
                 f"{param} names token {token}, and the vocabulary's are 0 to {n_vocabulary - 1}; nothing was generated",
                 param=param,
             )
+
+
+def _check_ends(params: SamplingParams, eos_ids: frozenset[int], n_vocabulary: int) -> None:
+    """Errors: InputError where every token ends the answer, which may not end yet."""
+    ends = params.stop_token_ids | eos_ids
+    if params.min_tokens and all(token in ends for token in range(n_vocabulary)):
+        raise InputError(
+            f"min_tokens = {params.min_tokens} leaves no token to pick: with stop_token_ids all {n_vocabulary} of the "
+            "vocabulary end the answer; nothing was generated. Send fewer stop_token_ids, or min_tokens 0",
+            param="stop_token_ids",
+        )
 
 
 def _logit_bias(sent: dict[str, float], n_vocabulary: int) -> dict[int, float]:

@@ -50,6 +50,22 @@ def test_biases_and_stops_are_of_ids_that_exist(tiny_model: Path) -> None:
         assert refusal.value.param == name and len(refusal.value.message) < 200
 
 
+def test_min_tokens_needs_a_token_that_ends_nothing(tiny_model: Path) -> None:
+    everything, without_ends = (
+        list(range(N_VOCABULARY)),
+        [token for token in range(N_VOCABULARY) if token not in (0, 2)],
+    )
+    for ids in (everything, without_ends):
+        with pytest.raises(InputError, match="leaves no token to pick") as refusal:
+            params_of(tiny_model, min_tokens=1, stop_token_ids=ids)
+        assert refusal.value.param == "stop_token_ids"
+    with pytest.raises(InputError):
+        params_of(tiny_model, min_tokens=1, stop_token_ids=everything, ignore_eos=True)
+    assert params_of(tiny_model, min_tokens=1, stop_token_ids=without_ends, ignore_eos=True).min_tokens == 1
+    assert params_of(tiny_model, min_tokens=1, stop_token_ids=without_ends[1:]).min_tokens == 1
+    assert params_of(tiny_model, min_tokens=0, stop_token_ids=everything).min_tokens == 0
+
+
 def test_xtc_spares_line_ends_and_dry_has_llama_cpps_breakers_unless_others_are_sent(tiny_model: Path) -> None:
     vocabulary = tokenizer_of(tiny_model).vocabulary
     assert params_of(tiny_model).xtc_exempt_ids == frozenset() and params_of(tiny_model).dry_sequence_breakers == ()
