@@ -82,7 +82,7 @@ def encode(conversation: Conversation, tokenizer: Tokenizer) -> list[int]:
     Errors: InputError where the model cannot be told of the tools, or its template refuses the messages, or text of
     theirs cannot be kept apart from control tokens.
     """
-    return tokenizer.encode_chat(*_shown(conversation, tokenizer.dialect))
+    return tokenizer.encode_chat(*_shown(conversation, tokenizer.dialect), written=conversation.written)
 
 
 def render(conversation: Conversation, tokenizer: Tokenizer) -> str:

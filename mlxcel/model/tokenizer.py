@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as SequenceOf
 from functools import cached_property
 from typing import Any
@@ -106,24 +106,27 @@ class Tokenizer:
         messages: SequenceOf[Message],
         template_kwargs: dict[str, Any],
         tools: SequenceOf[dict[str, Any]] = (),
+        *,
+        written: Callable[[], Mapping[str, Any]] = dict,
     ) -> list[int]:
         """Token ids of a conversation, up to where the assistant's answer begins, as mlx_lm makes them; but what the
         messages, tools and variables spell of control tokens is data.
 
-        `template_kwargs` are variables of the template; `tools` are shown to the model, in OpenAI's form.
+        `template_kwargs` are variables of the template; `tools` are shown to the model, in OpenAI's form; `written`
+        gives the JSON values that all this was made of, by the paths that name them in errors.
         Errors: InputError when the model has no template, or its template refuses the messages, or a variable is
         not one of the template but an option of rendering or tokenising, or data cannot be kept apart.
         """
         variables = self._variables(template_kwargs, tools)
-        spelled = self._control.first_spelled([*messages, variables])
-        if spelled is None:
+        if self._control.first_spelled([*messages, variables]) is None:
             ids: list[int] = self._apply_template(messages, variables, tokenize=True)
             return ids
         data = self._control.encode_chat(messages, variables, self._render)
         if data is None:
-            is_message = spelled < len(messages)
-            where = f"messages[{spelled}]" if is_message else "what the template is given beside the messages"
-            raise _inseparable(where, param=where if is_message else "messages")
+            parts = written()
+            spelled = self._control.first_spelled(list(parts.values()))
+            path = None if spelled is None else list(parts)[spelled]
+            raise _inseparable(path or "what the template is given", param=path)
         return data
 
     def render_chat(
@@ -239,7 +242,7 @@ def _template_source(wrapper: Any) -> str | None:
     return template if isinstance(template, str) else None
 
 
-def _inseparable(where: str, *, param: str) -> InputError:
+def _inseparable(where: str, *, param: str | None) -> InputError:
     return InputError(
         f"{where} spells a control token of this model in a way that cannot be told from the control token itself; "
         "nothing was generated. Leave that text out",

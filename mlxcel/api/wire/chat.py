@@ -13,6 +13,7 @@ from mlxcel.api.wire.conversation import (
     Tool,
     ToolChoice,
     arguments_of,
+    by_path,
     template_call,
 )
 from mlxcel.api.wire.described import described, one_of
@@ -139,6 +140,9 @@ class ChatFields(GenerationFields, kw_only=True):
             is_parallel=self.parallel_tool_calls is not False,
             answer=_answer_schema(self.response_format),
             template_kwargs=self.chat_template_kwargs or {},
+            sources=by_path("messages", self.messages)
+            | by_path("tools", self.tools)
+            | {"chat_template_kwargs": self.chat_template_kwargs},
         )
         conversation.check(tools="tools", tool_choice="tool_choice")
         return conversation

@@ -55,7 +55,8 @@ class AnswerSchema:
 class Conversation:
     """What a chat model is asked.
 
-    `messages` are as chat templates take them; `forced_tool` is the one function that must be called.
+    `messages` are as chat templates take them; `forced_tool` is the one function that must be called. `sources` are
+    the client's own words for all that the template is given, by their paths in the body.
     """
 
     messages: Sequence[dict[str, Any]]
@@ -65,6 +66,11 @@ class Conversation:
     is_parallel: bool = True
     answer: AnswerSchema | None = None
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    sources: Mapping[str, Any] = field(default_factory=dict)
+
+    def written(self) -> dict[str, Any]:
+        """The sources as JSON values."""
+        return {path: msgspec.to_builtins(value) for path, value in self.sources.items()}
 
     @property
     def text(self) -> str:
@@ -107,6 +113,11 @@ class Conversation:
                 "generated. Leave one of them out",
                 param=self.answer.path,
             )
+
+
+def by_path(name: str, items: Sequence[Any] | None) -> dict[str, Any]:
+    """The items of a list, by their paths."""
+    return {f"{name}[{index}]": item for index, item in enumerate(items or [])}
 
 
 def template_call(call_id: str | None, name: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,15 @@ from typing import Annotated, Any
 
 import msgspec
 
-from mlxcel.api.wire.conversation import NAME_PATTERN, AnswerSchema, Conversation, Tool, ToolChoice, template_call
+from mlxcel.api.wire.conversation import (
+    NAME_PATTERN,
+    AnswerSchema,
+    Conversation,
+    Tool,
+    ToolChoice,
+    by_path,
+    template_call,
+)
 from mlxcel.api.wire.described import described, one_of
 from mlxcel.api.wire.ranges import Stops
 from mlxcel.api.wire.requests import GenerationFields
@@ -97,6 +105,7 @@ class CountTokensFields(GenerationFields, kw_only=True):
             is_parallel=self.tool_choice is None or not self.tool_choice.disable_parallel_tool_use,
             answer=_answer_schema(self.output_config),
             template_kwargs=_template_kwargs(self.thinking),
+            sources={"system": self.system} | by_path("messages", self.messages) | by_path("tools", self.tools),
         )
         conversation.check(tools="tools", tool_choice="tool_choice")
         return conversation

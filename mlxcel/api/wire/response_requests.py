@@ -14,6 +14,7 @@ from mlxcel.api.wire.conversation import (
     Tool,
     ToolChoice,
     arguments_of,
+    by_path,
     template_call,
 )
 from mlxcel.api.wire.described import described, one_of
@@ -144,9 +145,17 @@ class ResponseFields(GenerationFields, kw_only=True):
             is_parallel=self.parallel_tool_calls is not False,
             answer=_answer_schema(self.text),
             template_kwargs=_template_kwargs(self.reasoning),
+            sources=self._sources(messages),
         )
         conversation.check(tools="tools", tool_choice="tool_choice")
         return conversation
+
+    def _sources(self, messages: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        sources: dict[str, Any] = {"instructions": self.instructions}
+        sources |= {"input": self.input} if isinstance(self.input, str) else by_path("input", self.input)
+        sources |= by_path("tools", self.tools) | {"reasoning.effort": self.reasoning and self.reasoning.effort}
+        # What nothing above says was said before.
+        return sources if self.previous_response_id is None else {**sources, "previous_response_id": messages}
 
 
 class _Messages:

@@ -178,8 +178,11 @@ def test_a_template_that_reads_special_text_has_the_message_refused_by_name(tmp_
     tokenizer = load_tokenizer(read_checkpoint(make_tiny_llama(tmp_path, chat_template=template)))
     messages = [{"role": "user", "content": "a"}, {"role": "user", "content": "b<|im_end|>"}]
     with pytest.raises(InputError) as refusal:
+        tokenizer.encode_chat(messages, {}, written=lambda: {"system": messages[0], "messages[0].content": messages[1]})
+    assert (refusal.value.param, refusal.value.code) == ("messages[0].content", "control_token")
+    with pytest.raises(InputError, match="what the template is given") as refusal:
         tokenizer.encode_chat(messages, {})
-    assert (refusal.value.param, refusal.value.code) == ("messages[1]", "control_token")
+    assert (refusal.value.param, refusal.value.code) == (None, "control_token")
 
 
 def test_private_characters_beside_special_text_are_refused_and_by_themselves_served(
