@@ -40,7 +40,9 @@ async def converse(
     ClientDisconnect if the client leaves before its prompt is ready.
     """
     preparing = service.tokenize(
-        lambda tokenizer: prepare(conversation, fields, tokenizer, service), text=conversation.text
+        lambda tokenizer: prepare(conversation, fields, tokenizer, service),
+        prompt=conversation.text,
+        param=fields.prompt_field,
     )
     group = await unless_client_leaves(receive, preparing)
     return await service.generate([group], fields, priority=priority)

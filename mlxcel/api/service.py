@@ -122,19 +122,20 @@ class Service:
         if self._n_places is not None and len(self.tickets) + self._n_tokenizing >= self._n_places:
             raise all_places_taken(self._n_places)
 
-    async def tokenize(self, call: Callable[[Tokenizer], T], *, text: str = "") -> T:
-        """Run a call of the tokenizer or the grammars on the tokenizer's thread; `text` is what it tokenises.
+    async def tokenize(self, call: Callable[[Tokenizer], T], *, prompt: str = "", param: str | None = None) -> T:
+        """Run a call of the tokenizer or the grammars on the tokenizer's thread.
 
-        Cancelled before its turn, it never runs.
+        `prompt` is what it tokenises to generate from, and `param` the field that has it. Cancelled before its turn,
+        the call never runs.
 
-        Errors: ContextLengthExceeded for a text that is hopelessly long, ServerBusy when every place is taken.
+        Errors: ContextLengthExceeded for a prompt that is hopelessly long, ServerBusy when every place is taken.
         """
         tokenizer = self._loaded_tokenizer
-        if (fewest := tokenizer.fewest_tokens(text)) > self.model.context_tokens:
+        if (fewest := tokenizer.fewest_tokens(prompt)) > self.model.context_tokens:
             raise ContextLengthExceeded(
                 f"the prompt has at least {fewest} tokens, but the model's context holds {self.model.context_tokens} "
                 "in all; nothing was generated. Shorten the prompt",
-                param="prompt",
+                param=param,
             )
         self.check_room()
         self._n_tokenizing += 1
@@ -210,7 +211,7 @@ class Service:
         if not prompt:
             raise InputError(
                 "the prompt is empty and this model's tokenizer adds no token to it; nothing was generated",
-                param="prompt",
+                param=fields.prompt_field,
             )
         if room < (limit or 1):
             raise ContextLengthExceeded(
@@ -218,7 +219,7 @@ class Service:
                 + (f" and max_tokens is {limit}" if limit else "")
                 + f", but the model's context holds {context} in all; nothing was generated. Shorten the "
                 "prompt or ask for fewer tokens",
-                param="max_tokens" if limit and room > 0 else "prompt",
+                param="max_tokens" if limit and room > 0 else fields.prompt_field,
             )
         # A prompt is measured on the way to its first token, so that one is made even where none is wanted.
         wanted = min(fields.default_tokens or room, room) if limit is None else limit or 1

@@ -118,6 +118,41 @@ def test_what_cannot_be_honoured_is_refused_by_name(
     answer = client.post(path, json=fields)
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"]["param"] == (param or list(fields)[-1])
+    assert "nothing was generated" not in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("n_words", [9_000, 120_000])
+def test_a_text_is_counted_however_much_longer_than_the_context_it_is(client: httpx.Client, n_words: int) -> None:
+    text = "the " * n_words
+    counted = ask(client, "/tokenize", content=text)
+    assert counted["count"] == len(counted["tokens"]) > n_words > counted["max_model_len"]
+    messages = [{"role": "user", "content": text}]
+    assert text in ask(client, "/apply-template", messages=messages)["prompt"]
+    n_tokens = ask(client, "/tokenize", messages=messages)["count"]
+    assert n_tokens > counted["count"] - 2
+    assert ask(client, "/v1/messages/count_tokens", messages=messages) == {"input_tokens": n_tokens}
+
+
+@pytest.mark.parametrize("n_words", [9_000, 120_000])
+@pytest.mark.parametrize(
+    ("path", "param"),
+    [
+        ("/v1/completions", "prompt"),
+        ("/v1/chat/completions", "messages"),
+        ("/v1/messages", "messages"),
+        ("/v1/responses", "input"),
+    ],
+)
+def test_what_is_longer_than_the_context_is_refused_by_the_field_it_came_in(
+    client: httpx.Client, path: str, param: str, n_words: int
+) -> None:
+    text = "the " * n_words
+    said = [{"role": "user", "content": text}] if param == "messages" else text
+    answer = client.post(path, json={param: said, "max_tokens": 5})
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert "nothing was generated" in error["message"]
+    assert (error["param"], error["code"]) == (param, "context_length_exceeded")
 
 
 def test_another_model_is_404_here_too(client: httpx.Client) -> None:

@@ -25,7 +25,9 @@ def routes(service: Service, intake: Intake) -> list[Route]:
         arrived_s = time.monotonic()
         fields, headers = await intake.fields(request, CompletionFields)
         priority = priority_of(request)
-        preparing = service.tokenize(lambda tokenizer: prepare(fields, tokenizer, service), text=fields.longest_text)
+        preparing = service.tokenize(
+            lambda tokenizer: prepare(fields, tokenizer, service), prompt=fields.longest_text, param=fields.prompt_field
+        )
         groups = await unless_client_leaves(request.receive, preparing)
         choices = await service.generate(groups, fields, priority=priority)
         shape = CompletionShape(choices.id, now_s(), service.model.id, wants_usage=fields.wants_usage_chunk)

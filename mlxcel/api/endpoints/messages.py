@@ -14,6 +14,7 @@ from mlxcel.api.intake import Intake, priority_of
 from mlxcel.api.service import Service
 from mlxcel.api.statuses import json_response
 from mlxcel.api.stream import unless_client_leaves
+from mlxcel.api.undone import generates_nothing
 from mlxcel.api.wire.message_answers import MessageShape
 from mlxcel.api.wire.messages import CountTokensFields, MessagesFields
 
@@ -27,10 +28,11 @@ def routes(service: Service, intake: Intake) -> list[Route]:
         record = Record(service.metrics, choices, request.url.path, arrived_s)
         return await answer(request, choices, shape, fields, record, headers)
 
+    @generates_nothing
     async def count_tokens(request: Request) -> Response:
         fields, headers = await intake.fields(request, CountTokensFields)
         conversation = fields.conversation()
-        encoding = service.tokenize(lambda tokenizer: encode(conversation, tokenizer), text=conversation.text)
+        encoding = service.tokenize(lambda tokenizer: encode(conversation, tokenizer))
         prompt = await unless_client_leaves(request.receive, encoding)
         return json_response({"input_tokens": len(prompt)}, headers=headers)
 

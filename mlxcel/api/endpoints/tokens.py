@@ -13,11 +13,13 @@ from mlxcel.api.intake import Intake
 from mlxcel.api.service import Service
 from mlxcel.api.statuses import json_response
 from mlxcel.api.stream import unless_client_leaves
+from mlxcel.api.undone import generates_nothing
 from mlxcel.api.wire.tokens import DetokenizeFields, TemplateFields, TokenizeFields, pieces
 from mlxcel.model.tokenizer import Tokenizer
 
 
 def routes(service: Service, intake: Intake) -> list[Route]:
+    @generates_nothing
     async def tokenize(request: Request) -> Response:
         fields, headers = await intake.fields(request, TokenizeFields)
         conversation = fields.conversation()
@@ -32,10 +34,10 @@ def routes(service: Service, intake: Intake) -> list[Route]:
             shown = pieces(ids, map(tokenizer.vocabulary.bytes_of, ids)) if fields.with_pieces else ids
             return {"tokens": shown, "count": len(ids), "max_model_len": service.model.context_tokens}
 
-        text = fields.text if conversation is None else conversation.text
-        body = await unless_client_leaves(request.receive, service.tokenize(tokens, text=text))
+        body = await unless_client_leaves(request.receive, service.tokenize(tokens))
         return json_response(body, headers=headers)
 
+    @generates_nothing
     async def detokenize(request: Request) -> Response:
         fields, headers = await intake.fields(request, DetokenizeFields)
         text = await unless_client_leaves(
@@ -43,10 +45,11 @@ def routes(service: Service, intake: Intake) -> list[Route]:
         )
         return json_response({"content": text, "prompt": text}, headers=headers)
 
+    @generates_nothing
     async def apply_template(request: Request) -> Response:
         fields, headers = await intake.fields(request, TemplateFields)
         conversation = fields.conversation()
-        rendering = service.tokenize(lambda tokenizer: render(conversation, tokenizer), text=conversation.text)
+        rendering = service.tokenize(lambda tokenizer: render(conversation, tokenizer))
         return json_response({"prompt": await unless_client_leaves(request.receive, rendering)}, headers=headers)
 
     return [

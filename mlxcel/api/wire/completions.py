@@ -15,6 +15,7 @@ class CompletionFields(GenerationFields, kw_only=True):
     """POST /v1/completions. `prompt` is a text, several, one's token ids, or those of several."""
 
     default_tokens: ClassVar[int | None] = 16
+    prompt_field: ClassVar[str] = "prompt"
 
     prompt: str | list[str | TokenId | list[TokenId]]
     max_tokens: Count | None = None

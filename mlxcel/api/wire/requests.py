@@ -19,9 +19,11 @@ class GenerationFields(SamplingFields, kw_only=True):
     """Fields that all generating endpoints share, and what the engine asks of each endpoint's own.
 
     `default_tokens` is how much is generated at most if the client sets no limit; None is the rest of the context.
+    `prompt_field` is the field that has what is gone on from.
     """
 
     default_tokens: ClassVar[int | None] = None
+    prompt_field: ClassVar[str] = "messages"
 
     max_tokens: Limit | None = None
     stop: Stop | Stops | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -75,6 +75,8 @@ class ReasoningConfig(msgspec.Struct, kw_only=True):
 
 class ResponseFields(GenerationFields, kw_only=True):
     """POST /v1/responses."""
+
+    prompt_field: ClassVar[str] = "input"
 
     input: str | list[Item]
     instructions: str | None = None
