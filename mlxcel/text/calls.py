@@ -25,6 +25,7 @@ class CallForm:
 
 HEAD = '{"name":"'
 MIDDLE = '","arguments":'
+END = "}"
 
 
 class ParsedCall(NamedTuple):
@@ -74,6 +75,14 @@ class ForcedCalls:
             yield CallStart(self._index, self._new_id(), self._waiting[start + len(HEAD) : end])
             self._waiting = self._waiting[end + len(MIDDLE) :]
             self._is_in_arguments = True
+
+    def finish(self) -> str:
+        """No more text follows: what was written of a call that is cut before its name is whole."""
+        rest, self._waiting = self._waiting, ""
+        if self._index < 0:
+            return rest
+        after = [END + words for words in (self._form.between, self._form.closing)]
+        return "" if any(words.startswith(rest) for words in after) else rest.removeprefix(after[0])
 
     def _take_arguments(self) -> str:
         """Text up to the end of the arguments' object, or all there is."""

@@ -91,6 +91,8 @@ class MessageReader:
         deltas = list(self._read(self._segmenter.finish()))
         if self._call and not self.is_done:
             deltas += self._close_call("")
+        if self._forced is not None and (rest := self._forced.finish()):
+            deltas.append(Content(rest))
         return deltas
 
     def _read(self, segments: Iterator[Segment]) -> Iterator[Delta]:

@@ -32,7 +32,7 @@ def server(tool_model: Path) -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="module")
 def saying(tool_model: Path) -> Iterator[ServerProcess]:
-    with serving(tool_model, "--alias", MODEL, program=("-m", "tests.support.saying_server", SAID)) as server:
+    with serving(tool_model, "--alias", MODEL, program=("-m", "tests.support.saying_server", f"{SAID} Bye.")) as server:
         yield server
 
 
@@ -144,6 +144,7 @@ def test_thinking_text_and_calls_of_the_models_own_are_blocks_of_their_own(sayin
         {"type": "text", "text": "\nOne moment."},
         call,
         call,
+        {"type": "text", "text": " Bye."},
     ]
     with connect(saying) as client:
         for message in (
@@ -152,6 +153,26 @@ def test_thinking_text_and_calls_of_the_models_own_are_blocks_of_their_own(sayin
         ):
             assert blocks_of(message) == expected
             assert message.stop_reason == "tool_use"
+
+
+def test_an_answer_that_stops_at_once_is_an_empty_text_whole_or_streamed(saying: ServerProcess) -> None:
+    with connect(saying) as client:
+        options: Any = {"max_tokens": 20, "stop_sequences": ["<think>"]}
+        for message in (ask(client, **options), streamed(client, **options)[0]):
+            assert blocks_of(message) == [{"type": "text", "text": ""}]
+            assert message.stop_sequence == "<think>"
+
+
+@pytest.mark.parametrize("limit", [1, 6])
+def test_a_forced_call_that_is_cut_before_its_name_is_whole_is_text_whole_or_streamed(
+    client: Anthropic, limit: int
+) -> None:
+    options: Any = {"tools": TOOLS, "tool_choice": {"type": "any"}, "max_tokens": limit, "temperature": 0}
+    whole = ask(client, **options)
+    message, _ = streamed(client, **options)
+    assert blocks_of(message) == blocks_of(whole)
+    (block,) = whole.content
+    assert block.type == "text" and block.text and whole.stop_reason == "max_tokens"
 
 
 def test_a_conversation_goes_on_with_the_clients_own_blocks_and_a_result(client: Anthropic) -> None:

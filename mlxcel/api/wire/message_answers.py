@@ -9,7 +9,7 @@ from typing import Any
 from mlxcel.api.wire.answers import End, Piece, Usage, Whole, frame
 from mlxcel.core import FinishReason
 from mlxcel.errors import BodyTooLarge, InputError, MlxcelError, StateError, Unauthorized, UnknownModel
-from mlxcel.text.deltas import Call, CallStart, Content, Delta, Reasoning
+from mlxcel.text.deltas import NOTHING, CallStart, Content, Delta, Part, Reasoning
 
 _KINDS: tuple[tuple[type[MlxcelError], str], ...] = (
     (UnknownModel, "not_found_error"),
@@ -42,12 +42,7 @@ class MessageShape:
 
     def whole(self, choices: Sequence[Whole], usage: Usage) -> dict[str, Any]:
         ((message, end, _),) = choices
-        blocks: list[dict[str, Any]] = []
-        if message.reasoning:
-            blocks.append({"type": "thinking", "thinking": message.reasoning, "signature": ""})
-        if message.text or not message.calls:
-            blocks.append({"type": "text", "text": message.text})
-        blocks += map(_call_block, message.calls)
+        blocks = [_block(part) for part in message.parts or [NOTHING]]
         return {**self._head, "content": blocks, **_stop(end), "usage": _usage_body(usage)}
 
     def opening(self, n_prompt_tokens: int) -> bytes:
@@ -60,7 +55,8 @@ class MessageShape:
     def closing(self, ends: Sequence[End], usage: Usage) -> bytes:
         (end,) = ends
         delta = _event("message_delta", delta=_stop(end), usage=_usage_body(usage))
-        return self._close() + delta + _event("message_stop")
+        empty = self._begin(_block(NOTHING)) if self._open is None and not self._n_blocks else b""
+        return empty + self._close() + delta + _event("message_stop")
 
     def failure(self, error: MlxcelError) -> bytes:
         return frame(error_body(error), event="error")
@@ -70,10 +66,10 @@ class MessageShape:
             block = {"type": "tool_use", "id": delta.id, "name": delta.name, "input": {}}
             return self._close() + self._begin(block)
         if isinstance(delta, Content):
-            begun = self._begin({"type": "text", "text": ""})
+            begun = self._begin(_block(NOTHING))
             return begun + self._more({"type": "text_delta", "text": delta.text})
         if isinstance(delta, Reasoning):
-            begun = self._begin({"type": "thinking", "thinking": "", "signature": ""})
+            begun = self._begin(_block(Reasoning("")))
             return begun + self._more({"type": "thinking_delta", "thinking": delta.text})
         return self._more({"type": "input_json_delta", "partial_json": delta.text})
 
@@ -115,10 +111,14 @@ def _usage_body(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _call_block(call: Call) -> dict[str, Any]:
+def _block(part: Part) -> dict[str, Any]:
+    if isinstance(part, Content):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, Reasoning):
+        return {"type": "thinking", "thinking": part.text, "signature": ""}
     try:
-        arguments = json.loads(call.arguments)
+        arguments = json.loads(part.arguments)
     except ValueError:
         # Cut short by the token limit: no input, but nothing of it is lost.
-        return {"type": "text", "text": f"{call.name}({call.arguments}"}
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
+        return {"type": "text", "text": f"{part.name}({part.arguments}"}
+    return {"type": "tool_use", "id": part.id, "name": part.name, "input": arguments}

@@ -12,7 +12,7 @@ from mlxcel.api.wire.conversation import template_call
 from mlxcel.api.wire.response_requests import ResponseFields
 from mlxcel.core import FinishReason
 from mlxcel.errors import MlxcelError
-from mlxcel.text.deltas import Call, CallArguments, CallStart, Content, Delta, Message, Reasoning
+from mlxcel.text.deltas import NOTHING, Call, CallStart, Content, Delta, Message, Reasoning
 
 
 class ResponseShape:
@@ -51,13 +51,9 @@ class ResponseShape:
 
     def whole(self, choices: Sequence[Whole], usage: Usage) -> dict[str, Any]:
         ((message, end, _),) = choices
-        deltas: list[Delta] = [Reasoning(message.reasoning)] if message.reasoning else []
-        if message.text or not message.calls:
-            deltas.append(Content(message.text))
-        for index, call in enumerate(message.calls):
-            deltas += [CallStart(index, call.id, call.name), CallArguments(index, call.arguments)]
-        self.chunk(0, Piece(deltas))
-        return self._finish(end, usage)
+        self.chunk(0, Piece(message.deltas))
+        self._end(end)
+        return self._finished(end, usage)
 
     def opening(self, n_prompt_tokens: int) -> bytes:  # noqa: ARG002 - usage comes at the end
         body = self.body("in_progress")
@@ -69,8 +65,8 @@ class ResponseShape:
 
     def closing(self, ends: Sequence[End], usage: Usage) -> bytes:
         (end,) = ends
-        closed = self._close("incomplete" if end.finish in _STATUSES else "completed")
-        body = self._finish(end, usage)
+        closed = self._end(end)
+        body = self._finished(end, usage)
         kind = "response.completed" if body["status"] == "completed" else "response.incomplete"
         return closed + self._event(kind, response=body)
 
@@ -78,10 +74,13 @@ class ResponseShape:
         body = {**self.body("failed"), "error": {"code": "server_error", "message": error.message}}
         return self._event("response.failed", response=body)
 
-    def _finish(self, end: End, usage: Usage) -> dict[str, Any]:
-        status = _STATUSES.get(end.finish, "completed")
-        self._close("incomplete" if end.finish in _STATUSES else "completed")
-        body = self.body(status, end, usage)
+    def _end(self, end: End) -> bytes:
+        """Close the last item, which is what an answer's end cuts short."""
+        empty = b"" if self._items else self._delta(NOTHING)
+        return empty + self._close("incomplete" if end.finish in _STATUSES else "completed")
+
+    def _finished(self, end: End, usage: Usage) -> dict[str, Any]:
+        body = self.body(_STATUSES.get(end.finish, "completed"), end, usage)
         self._on_end(body, self._message)
         return body
 

@@ -63,14 +63,31 @@ def test_a_stream_opens_and_closes_one_block_after_another() -> None:
     ],
 )
 def test_reasons_have_anthropics_names(finish: FinishReason, stopped_by: str | None, reason: str) -> None:
-    whole = MessageShape("7", "tiny").whole([Whole(Message("a"), End(finish, stopped_by))], USAGE)
+    whole = MessageShape("7", "tiny").whole([Whole(Message([Content("a")]), End(finish, stopped_by))], USAGE)
     assert whole["stop_reason"] == reason
     assert whole["stop_sequence"] == (stopped_by if reason == "stop_sequence" else None)
     assert whole["content"] == [{"type": "text", "text": "a"}]
 
 
+def test_an_empty_answer_is_an_empty_text_whole_or_streamed() -> None:
+    whole = MessageShape("7", "tiny").whole([Whole(Message(), END)], USAGE)
+    start, stop, *_ = events_of(MessageShape("7", "tiny").closing([END], USAGE))
+    assert whole["content"] == [start["content_block"]] == [{"type": "text", "text": ""}]
+    assert (start["type"], stop["type"]) == ("content_block_start", "content_block_stop")
+
+
+def test_blocks_of_a_whole_answer_are_in_the_order_of_its_parts() -> None:
+    message = Message([Content("a"), Call("c", "f", "{}"), Content("b")])
+    whole = MessageShape("7", "tiny").whole([Whole(message, END)], USAGE)
+    assert whole["content"] == [
+        {"type": "text", "text": "a"},
+        {"type": "tool_use", "id": "c", "name": "f", "input": {}},
+        {"type": "text", "text": "b"},
+    ]
+
+
 def test_a_call_that_was_cut_short_is_not_lost() -> None:
-    whole = MessageShape("7", "tiny").whole([Whole(Message(calls=[Call("c", "f", '{"a": "x')]), END)], USAGE)
+    whole = MessageShape("7", "tiny").whole([Whole(Message([Call("c", "f", '{"a": "x')]), END)], USAGE)
     assert whole["content"] == [{"type": "text", "text": 'f({"a": "x'}]
 
 

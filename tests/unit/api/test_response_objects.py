@@ -34,7 +34,7 @@ def test_a_stream_ends_with_the_body_of_the_whole_answer_and_tells_it_once() -> 
         one.chunk(0, Piece([Content("b"), *call], FinishReason.TOOL_CALLS)),
         one.closing([END], USAGE),
     ]
-    message = Message("ab", "hm", [Call("c", "f", '{"a":1}')])
+    message = Message([Reasoning("hm"), Content("ab"), Call("c", "f", '{"a":1}')])
     whole = other.whole([Whole(message, END)], USAGE)
     events = events_of(b"".join(stream))
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
@@ -55,14 +55,33 @@ def test_a_stream_that_fails_says_so_with_what_there_was_and_is_not_kept() -> No
     assert ended == []
 
 
-def test_an_empty_answer_is_an_empty_message() -> None:
-    (item,) = shape([]).whole([Whole(Message(), END)], USAGE)["output"]
-    assert (item["type"], item["content"][0]["text"]) == ("message", "")
+def test_an_empty_answer_is_an_empty_message_whole_or_streamed() -> None:
+    whole = shape([]).whole([Whole(Message(), END)], USAGE)
+    (item,) = whole["output"]
+    assert (item["type"], item["content"][0]["text"], item["status"]) == ("message", "", "completed")
+    events = events_of(shape([]).closing([END], USAGE))
+    assert events[0]["type"] == "response.output_item.added" and events[-1]["response"] == whole
+
+
+def test_an_answers_end_cuts_its_last_item_and_no_other_whole_or_streamed() -> None:
+    deltas: list[Delta] = [Content("a"), CallStart(0, "c", "f"), CallArguments(0, "{}"), Content("<call>{")]
+    message = Message()
+    message.add(deltas)
+    end = End(FinishReason.LENGTH)
+    whole = shape([]).whole([Whole(message, end)], USAGE)
+    assert [(item["type"], item["status"]) for item in whole["output"]] == [
+        ("message", "completed"),
+        ("function_call", "completed"),
+        ("message", "incomplete"),
+    ]
+    streamed = shape([])
+    streamed.chunk(0, Piece(deltas))
+    assert events_of(streamed.closing([end], USAGE))[-1]["response"] == whole
 
 
 def test_an_answer_goes_on_as_a_message_without_the_call_that_was_cut_short() -> None:
     calls = [Call("c", "f", '{"a":1}'), Call("d", "f", '{"a":')]
-    assert template_message(Message("t", "r", calls)) == {
+    assert template_message(Message([Reasoning("r"), Content("t"), *calls])) == {
         "role": "assistant",
         "content": "t",
         "reasoning_content": "r",

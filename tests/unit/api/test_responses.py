@@ -64,7 +64,7 @@ def test_a_streamed_chat_is_openings_then_text_then_the_reason_then_usage_then_d
 
 def test_whole_answers_have_openais_shapes() -> None:
     completion = responses.CompletionShape("7", 5, "tiny").whole(
-        [Whole(Message("text"), End(FinishReason.STOP))], USAGE
+        [Whole(Message([Content("text")]), End(FinishReason.STOP))], USAGE
     )
     assert completion == {
         "id": "cmpl-7",
@@ -79,7 +79,7 @@ def test_whole_answers_have_openais_shapes() -> None:
             "prompt_tokens_details": {"cached_tokens": 0},
         },
     }
-    chat = responses.ChatShape("7", 5, "tiny").whole([Whole(Message("text"), END)], USAGE)
+    chat = responses.ChatShape("7", 5, "tiny").whole([Whole(Message([Content("text")]), END)], USAGE)
     assert chat["object"] == "chat.completion" and chat["id"] == "chatcmpl-7"
     (choice,) = chat["choices"]
     assert choice["message"] == {"role": "assistant", "content": "text", "refusal": None}
@@ -87,7 +87,7 @@ def test_whole_answers_have_openais_shapes() -> None:
 
 
 def test_a_chat_that_calls_functions_has_them_beside_null_content_and_its_thinking() -> None:
-    message = Message(reasoning="hm", calls=[Call("call_1", "f", '{"a":1}')])
+    message = Message([Reasoning("hm"), Call("call_1", "f", '{"a":1}')])
     chat = responses.ChatShape("7", 5, "tiny").whole([Whole(message, End(FinishReason.TOOL_CALLS))], USAGE)
     call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
     assert chat["choices"][0]["message"] == {

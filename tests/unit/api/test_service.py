@@ -25,7 +25,7 @@ from mlxcel.errors import ContextLengthExceeded, EngineDead, InputError, MlxcelE
 from mlxcel.kv.size import KVSize
 from mlxcel.model.checkpoint import read_checkpoint
 from mlxcel.model.tokenizer import load_tokenizer
-from mlxcel.text.deltas import Message
+from mlxcel.text.deltas import Content, Message
 from tests.support.runners import FailingRunner, HangingRunner, PretendRunner, pretend_alone
 from tests.support.turns import request
 
@@ -205,7 +205,7 @@ def test_text_is_that_of_the_tokens(tiny_model: Path) -> None:
         for token in tokens:
             detokenizer.add_token(token)
         detokenizer.finalize()
-        assert await message_of(choices) == Message(detokenizer.last_segment)
+        assert await message_of(choices) == Message([Content(detokenizer.last_segment)])
 
     run(tiny_model, test)
 
