@@ -56,13 +56,16 @@ def routes(service: Service) -> list[Route]:
 
 def _slot(sequence: Sequence) -> dict[str, Any]:
     """One place that is taken."""
+    n_prompt = len(sequence.request.prompt)
+    # A prompt's last token is the first decode step's, and a sequence that starts over prefills its answer too.
+    n_prefilled = n_prompt if sequence.state is State.DECODING else min(sequence.n_prefilled, n_prompt)
     return {
         "id": sequence.id,
         "state": sequence.state.value,
         "is_processing": sequence.state is not State.QUEUED,
         "priority": sequence.request.priority.value,
-        "n_prompt": len(sequence.request.prompt),
-        "n_prefilled": sequence.n_prefilled,
+        "n_prompt": n_prompt,
+        "n_prefilled": n_prefilled,
         "n_decoded": sequence.n_generated,
         "max_tokens": sequence.request.max_tokens,
     }
