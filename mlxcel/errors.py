@@ -111,6 +111,18 @@ class ForeignHost(InputError):
     code = "foreign_host"
 
 
+class ForeignOrigin(InputError):
+    """A page that is neither this server's nor of a named origin sends a request through somebody's browser."""
+
+    code = "foreign_origin"
+
+
+class UnsupportedCoding(InputError):
+    """A body that is packed in a way that is not read here."""
+
+    code = "unsupported_coding"
+
+
 class BodyTooLarge(InputError):
     """A request body over --max-body-bytes."""
 

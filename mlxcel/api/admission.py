@@ -1,4 +1,4 @@
-"""Who may ask: the Host that a request names, and the key that it carries."""
+"""Who may ask: the Host that a request names, the Origin of the page that sends it, and the key that it carries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mlxcel.api.statuses import error_response
-from mlxcel.errors import ForeignHost, MalformedRequest, Unauthorized
+from mlxcel.errors import ForeignHost, ForeignOrigin, MalformedRequest, Unauthorized
 
 ANY = "*"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
@@ -56,6 +56,35 @@ def _own_address(scope: Scope) -> str | None:
         return None
     address = str(scope["server"][0])
     return f"[{address}]" if ":" in address else address
+
+
+class Origins:
+    """The pages whose requests are taken: those that this server's own Host serves, and the `named`.
+
+    A browser sends some requests for any page without asking first, and only keeps the answer from it.
+    """
+
+    def __init__(self, named: Iterable[str]) -> None:
+        self._named = frozenset(named)
+
+    def check(self, scope: Scope) -> None:
+        """A request without an Origin is no page's. The Host must have been checked.
+
+        Errors: ForeignOrigin.
+        """
+        headers = Headers(scope=scope)
+        own = headers.get("host", "").lower()
+        for origin in headers.getlist("origin"):
+            if not (ANY in self._named or origin in self._named or (own and _authority(origin) == own)):
+                raise ForeignOrigin(
+                    f"this server takes no requests from pages of {origin[:200]!r}; nothing was done. Start it with "
+                    "--cors-origins and that origin if it should"
+                )
+
+
+def _authority(origin: str) -> str:
+    """The host and port of a page's origin; a default port is left out, as browsers do."""
+    return origin.lower().partition("://")[2]
 
 
 class Keys:

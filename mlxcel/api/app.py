@@ -10,11 +10,11 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from mlxcel.api.admission import Hosts, Keys
+from mlxcel.api.admission import Hosts, Keys, Origins
 from mlxcel.api.edge import Edge
 from mlxcel.api.endpoints import chat, completions, embeddings, messages, models, openapi, responses, status, tokens
 from mlxcel.api.intake import Intake
-from mlxcel.api.options import Options
+from mlxcel.api.options import Options, Preflights
 from mlxcel.api.service import Service
 from mlxcel.api.statuses import EXCEPTION_HANDLERS
 from mlxcel.config.settings import ServeSettings
@@ -28,11 +28,12 @@ def make_app(service: Service, settings: ServeSettings, keys: Sequence[str] = ()
     app = Starlette(
         routes=routes,
         exception_handlers=dict(EXCEPTION_HANDLERS),
-        middleware=[*_cors(settings.cors_origins), *_keys(keys), Middleware(Options, routes=routes)],
+        middleware=[*_cors(settings.cors_origins, routes), *_keys(keys), Middleware(Options, routes=routes)],
     )
     # A path is served or it is not: no redirects to one without a slash.
     app.router.redirect_slashes = False
-    return Edge(app, Hosts((settings.host, *settings.allowed_hosts)), service.metrics.responses)
+    hosts = Hosts((settings.host, *settings.allowed_hosts))
+    return Edge(app, hosts, Origins(settings.cors_origins), service.metrics.responses)
 
 
 def all_routes(service: Service, settings: ServeSettings, *, asks_for_keys: bool = False) -> list[BaseRoute]:
@@ -51,15 +52,16 @@ def all_routes(service: Service, settings: ServeSettings, *, asks_for_keys: bool
     ]
 
 
-def _cors(origins: Sequence[str]) -> list[Middleware]:
+def _cors(origins: Sequence[str], routes: Sequence[BaseRoute]) -> list[Middleware]:
     if not origins:
         return []
     methods, headers = ["GET", "POST", "DELETE"], ["*"]
     return [
+        Middleware(Preflights, routes=routes),
         Middleware(
             CORSMiddleware,
             allow_origins=origins, allow_methods=methods, allow_headers=headers, expose_headers=READABLE_HEADERS,
-        )
+        ),
     ]  # fmt: skip
 
 

@@ -16,9 +16,9 @@ from starlette.types import Scope
 
 from mlxcel.api.access_log import REQUEST_ID, RequestLine
 from mlxcel.api.linger import LingeringTransport
-from mlxcel.api.statuses import body_too_large, status_of
+from mlxcel.api.statuses import status_of
 from mlxcel.api.wire.responses import error_body
-from mlxcel.errors import HeadTooLarge, InputError, MalformedRequest, SlowRequest
+from mlxcel.errors import BodyTooLarge, HeadTooLarge, InputError, MalformedRequest, SlowRequest
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol as HTTPProtocol
@@ -30,6 +30,8 @@ LONGEST_PARSED_HEAD_BYTES = 2**20
 """What the parser may hold: more than one read beyond the limit, so that the limit is ours to enforce."""
 MOST_FRAMING = 8
 """Bytes on the wire for each byte of a body: a chunk of one byte takes 6."""
+READ_BYTES = 2**14
+"""What the parser gets at once, so that little of what is too long reaches it."""
 METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"TRACE"})
 _BROKEN_BODY = "mlxcel.broken_body"
 
@@ -42,6 +44,19 @@ def broken_body(scope: Scope) -> InputError | None:
 
 def head_too_large() -> HeadTooLarge:
     return HeadTooLarge(f"the request line and headers take more than {MAX_HEAD_BYTES} bytes; nothing was done")
+
+
+def _trailer_too_large() -> HeadTooLarge:
+    return HeadTooLarge(
+        f"a chunk's extensions or the trailers after the body take more than {MAX_HEAD_BYTES} bytes; nothing was done"
+    )
+
+
+def _chunks_too_small(limit: int) -> BodyTooLarge:
+    return BodyTooLarge(
+        f"the body takes more than {limit} bytes as it was sent, {MOST_FRAMING} for each that it may have: its chunks "
+        "are too small, or their extensions too long; nothing was done. Send larger chunks"
+    )
 
 
 def _unknown_method(data: bytes) -> str | None:
@@ -67,6 +82,10 @@ class Connection(HTTPProtocol):
         self._write_alarm: asyncio.TimerHandle | None = None
         self._n_head_bytes = 0
         self._n_body_bytes = 0
+        self._n_frame_bytes = 0
+        """Of a body under way: what came since its last byte, which is framing."""
+        if hasattr(self, "parser"):
+            self._use_plain_parser()
         self._running: Any = None
         self._is_broken = False
         self._has_eof = False
@@ -89,14 +108,19 @@ class Connection(HTTPProtocol):
             self._running.message_event.set()
 
     def data_received(self, data: bytes) -> None:
+        for start in range(0, len(data), READ_BYTES):
+            self._read(data[start : start + READ_BYTES])
+
+    def _read(self, data: bytes) -> None:
         if self._is_broken or self._outlet.is_closing():
             self._outlet.discard(len(data))
             return
         before = self.cycle
-        if self._is_in_body:
+        is_in_body = self._is_in_body
+        if is_in_body:
             self._n_body_bytes += len(data)
             if self._n_body_bytes > self._max_framed_bytes:
-                self._fail(body_too_large(self._max_framed_bytes))
+                self._fail(_chunks_too_small(self._max_framed_bytes))
                 return
         else:
             if not self._n_head_bytes:
@@ -107,8 +131,11 @@ class Connection(HTTPProtocol):
                     return
             end = data.find(b"\r\n\r\n")
             self._n_head_bytes += len(data) if end < 0 else end
+        n_body = len(self.cycle.body) if is_in_body else 0
         super().data_received(data)
         self._look_for_head(before)
+        if is_in_body and self.cycle is before:
+            self._look_for_body(len(data), n_more=len(self.cycle.body) - n_body)
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """The client sends no more. It is told of a request that is not whole; otherwise it has left."""
@@ -119,6 +146,32 @@ class Connection(HTTPProtocol):
             return False
         self._fail(MalformedRequest("the request ended before it was whole; nothing was done"))
         return True
+
+    def _use_plain_parser(self) -> None:
+        """Where httptools reads, which has a way of its own with upgrades."""
+        from mlxcel.api.upgrades import PlainParser
+
+        self.parser: Any = PlainParser(self)
+        # As uvicorn has it: a refused first request of several is answered.
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+
+    def on_headers_complete(self) -> None:
+        """Of httptools."""
+        if not self.parser.drops_body:
+            super().on_headers_complete()  # type: ignore[misc]
+            # A trailer is no header: it must not reach the list that the application has.
+            self.headers = []
+
+    def on_message_complete(self) -> None:
+        """Of httptools."""
+        if not self.parser.drops_body:
+            super().on_message_complete()  # type: ignore[misc]
+
+    def _should_upgrade(self) -> bool:
+        return False
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Nothing to warn of: a client may ask, and is served as it is."""
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         """Of the parser that reads ahead: begin the next of requests in a row."""
@@ -169,10 +222,16 @@ class Connection(HTTPProtocol):
     def _look_for_head(self, before: object) -> None:
         """After the parser has read: was a head among it?"""
         if self.cycle is not before:
-            self._n_head_bytes = self._n_body_bytes = 0
+            self._n_head_bytes = self._n_body_bytes = self._n_frame_bytes = 0
             self._stop(self._head_alarm)
         elif self._n_head_bytes > MAX_HEAD_BYTES and not self.flow.read_paused and not self._is_broken:
             self._fail(head_too_large())
+
+    def _look_for_body(self, n_bytes: int, *, n_more: int) -> None:
+        """After the parser has read bytes of a body: how much of it was only framing?"""
+        self._n_frame_bytes = 0 if n_more else self._n_frame_bytes + n_bytes
+        if self._n_frame_bytes > MAX_HEAD_BYTES and self._is_in_body and not self._is_broken:
+            self._fail(_trailer_too_large())
 
     def _on_slow_head(self) -> None:
         if self._is_answering or self._outlet.is_closing():

@@ -1,4 +1,4 @@
-"""What every request passes first and every answer last: its id, its Host, its line in the log.
+"""What every request passes first and every answer last: its id, its head, its Host and Origin, its line in the log.
 
 It also sees to what a connection needs to know: an answer given before the whole body was read ends it.
 """
@@ -11,10 +11,11 @@ from prometheus_client import Counter
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mlxcel.api.access_log import REQUEST_ID, RequestLine
-from mlxcel.api.admission import Hosts
-from mlxcel.api.connection import MAX_HEAD_BYTES, broken_body, head_too_large
+from mlxcel.api.admission import Hosts, Origins
+from mlxcel.api.connection import broken_body
+from mlxcel.api.heads import check_head
 from mlxcel.api.statuses import error_response
-from mlxcel.errors import MalformedRequest, MlxcelError, NotReady
+from mlxcel.errors import MlxcelError, NotReady
 
 CLOSE = (b"connection", b"close")
 
@@ -22,9 +23,10 @@ CLOSE = (b"connection", b"close")
 class Edge:
     """The outermost application; `responses` counts its answers by status."""
 
-    def __init__(self, app: ASGIApp, hosts: Hosts, responses: Counter) -> None:
+    def __init__(self, app: ASGIApp, hosts: Hosts, origins: Origins, responses: Counter) -> None:
         self._app = app
         self._hosts = hosts
+        self._origins = origins
         self._responses = responses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -38,7 +40,9 @@ class Edge:
 
     async def _serve(self, scope: Scope, exchange: _Exchange) -> None:
         try:
-            self._check(scope)
+            check_head(scope)
+            self._hosts.check(scope)
+            self._origins.check(scope)
             await self._app(scope, exchange.receive, exchange.send)
         except MlxcelError as error:
             await error_response(scope, error)(scope, exchange.receive, exchange.send)
@@ -48,14 +52,6 @@ class Edge:
                 raise
             given_up = NotReady("the server is stopping and this request did not end in time; send it again")
             await error_response(scope, given_up)(scope, exchange.receive, exchange.send)
-
-    def _check(self, scope: Scope) -> None:
-        if sum(len(name) + len(value) for name, value in scope["headers"]) + len(scope["raw_path"]) > MAX_HEAD_BYTES:
-            raise head_too_large()
-        names = {name for name, _ in scope["headers"]}
-        if {b"content-length", b"transfer-encoding"} <= names:
-            raise MalformedRequest("the request has a length and a transfer coding, which differ; nothing was done")
-        self._hosts.check(scope)
 
 
 class _Exchange:

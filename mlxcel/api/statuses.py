@@ -17,6 +17,7 @@ from mlxcel.errors import (
     BodyTooLarge,
     BugError,
     ForeignHost,
+    ForeignOrigin,
     HeadTooLarge,
     InputError,
     MlxcelError,
@@ -27,6 +28,7 @@ from mlxcel.errors import (
     Unauthorized,
     UnknownModel,
     UnknownResponse,
+    UnsupportedCoding,
 )
 
 CLIENT_CLOSED_REQUEST = 499
@@ -36,8 +38,10 @@ STATUSES: tuple[tuple[type[MlxcelError], int], ...] = (
     (UnknownModel, 404),
     (UnknownResponse, 404),
     (Unauthorized, 401),
+    (ForeignOrigin, 403),
     (SlowRequest, 408),
     (BodyTooLarge, 413),
+    (UnsupportedCoding, 415),
     (ForeignHost, 421),
     (HeadTooLarge, 431),
     (InputError, 400),

@@ -82,7 +82,7 @@ def serve(
     strict: Annotated[Optional[bool], typer.Option("--strict", help="400 for unknown fields.")] = None,
     api_keys_file: Annotated[Optional[str], typer.Option(help="File of the keys that clients must send.")] = None,
     allowed_hosts: Annotated[Optional[str], typer.Option(help="More Host names to answer to, or *.")] = None,
-    cors_origins: Annotated[Optional[str], typer.Option(help="Origins whose pages may read answers, or *.")] = None,
+    cors_origins: Annotated[Optional[str], typer.Option(help="Origins whose pages may ask, or *.")] = None,
     request_read_timeout: Annotated[Optional[float], typer.Option(help="Seconds a request may arrive in.")] = None,
     request_timeout: Annotated[Optional[float], typer.Option(help="Seconds an answer may take.")] = None,
     write_timeout: Annotated[Optional[float], typer.Option(help="Seconds an answer may stay unread.")] = None,

@@ -93,7 +93,7 @@ class ServeSettings:
         pattern=HOST_NAME, wanted="host names without a port, or *",
     )  # fmt: skip
     cors_origins: tuple[str, ...] = _setting(
-        (), "origins whose pages may read answers; * is any",
+        (), "origins whose pages may ask, beside our own; * is any",
         pattern=ORIGIN, wanted="origins as browsers send them (https://example.org:8443, no path), or *",
     )  # fmt: skip
     request_read_timeout_s: float = _setting(60.0, "longest time for a request to arrive", at_least=0.1, at_most=MOST_S)

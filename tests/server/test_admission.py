@@ -97,13 +97,15 @@ def test_options_is_answered_before_the_key_is_asked_for(guarded: ServerProcess)
     assert httpx.options(f"{guarded.url}/nothing").status_code == 404
 
 
-def preflight(server: ServerProcess, origin: str) -> httpx.Response:
+def preflight(
+    server: ServerProcess, origin: str, *, path: str = "/v1/chat/completions", method: str = "POST"
+) -> httpx.Response:
     headers = {
         "Origin": origin,
-        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Method": method,
         "Access-Control-Request-Headers": "authorization, content-type, x-stainless-os",
     }
-    return httpx.options(f"{server.url}/v1/chat/completions", headers=headers)
+    return httpx.options(f"{server.url}{path}", headers=headers)
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:3000", "https://chat.example.org"])
@@ -118,22 +120,50 @@ def test_a_named_origin_may_ask_and_read_refusals_too(guarded: ServerProcess, or
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:3001", "https://localhost:3000"])
-def test_another_origin_may_not_read_answers(guarded: ServerProcess, origin: str) -> None:
-    assert preflight(guarded, origin).status_code == 400
-    for answer in (preflight(guarded, origin), httpx.get(f"{guarded.url}/health", headers={"Origin": origin})):
+def test_another_origin_may_neither_ask_nor_read(guarded: ServerProcess, origin: str) -> None:
+    sent = {"Origin": origin, "Content-Type": "text/plain", "x-api-key": KEYS[0]}
+    for answer in (
+        preflight(guarded, origin),
+        httpx.get(f"{guarded.url}/health", headers={"Origin": origin}),
+        httpx.post(f"{guarded.url}/v1/completions", content=b'{"prompt": "a", "max_tokens": 1}', headers=sent),
+    ):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "foreign_origin")
         assert "access-control-allow-origin" not in answer.headers
+
+
+def test_a_preflight_for_what_no_path_has_permits_nothing(guarded: ServerProcess) -> None:
+    nowhere = preflight(guarded, "https://chat.example.org", path="/nothing")
+    assert (nowhere.status_code, nowhere.json()["error"]["code"]) == (404, "not_found")
+    for method in ("PUT", "DELETE"):
+        unknown = preflight(guarded, "https://chat.example.org", method=method)
+        assert (unknown.status_code, unknown.headers["allow"]) == (204, "OPTIONS, POST")
+        assert "access-control-allow-methods" not in unknown.headers
+
+
+def test_pages_of_the_host_that_a_request_names_are_our_own(guarded: ServerProcess) -> None:
+    for host, origin, status in [
+        ("llm:8080", "http://llm:8080", 200),
+        ("LLM.example.org", "https://llm.example.org", 200),
+        ("llm:8080", "http://llm:8081", 403),
+        ("llm:8080", "http://llm", 403),
+    ]:
+        assert ask(guarded.url, head("GET /health HTTP/1.1", f"Origin: {origin}", host=host)).status == status
 
 
 def test_without_named_origins_there_is_no_cors_and_without_keys_no_key_is_asked(tiny_model: Path) -> None:
     with serving(tiny_model, "--cors-origins", "*") as server:
-        any_origin = httpx.get(f"{server.url}/v1/models", headers={"Origin": "https://a.example"})
-        assert (any_origin.status_code, any_origin.headers["access-control-allow-origin"]) == (200, "*")
+        for origin in ("https://a.example", "null"):
+            any_origin = httpx.get(f"{server.url}/v1/models", headers={"Origin": origin})
+            assert (any_origin.status_code, any_origin.headers["access-control-allow-origin"]) == (200, "*")
     with serving(tiny_model) as server:
-        for answer in (
-            preflight(server, "https://a.example"),
-            httpx.get(f"{server.url}/v1/models", headers={"Origin": "https://a.example"}),
+        own = httpx.get(f"{server.url}/v1/models", headers={"Origin": server.url})
+        for answer, status in (
+            (preflight(server, "https://a.example"), 403),
+            (httpx.get(f"{server.url}/v1/models", headers={"Origin": "https://a.example"}), 403),
+            (own, 200),
+            (httpx.get(f"{server.url}/v1/models"), 200),
         ):
-            assert answer.status_code in (200, 204)
+            assert answer.status_code == status
             assert not any(name.startswith("access-control") for name in answer.headers)
 
 

@@ -10,15 +10,17 @@ from mlxcel.api.openapi import answers
 from mlxcel.api.openapi.examples import EXAMPLES
 from mlxcel.api.openapi.operations import OPERATIONS, Operation
 
-EVERYWHERE = (400, 405, 408, 421, 431, 500)
+EVERYWHERE = (400, 403, 405, 408, 415, 421, 431, 500)
 
 REASONS = {
     400: "A malformed request, or a field that cannot be honoured; `param` names it",
     401: "No key, or none that is known",
+    403: "A page of an origin that this server takes no requests from",
     404: "No such path, model or response",
     405: "Another method",
     408: "The request did not arrive in time",
     413: "The body is larger than --max-body-bytes",
+    415: "A body in a content coding, which is not read here",
     421: "A Host that this server does not answer to",
     431: "A line or header that is too long",
     500: "This request failed; others went on",
