@@ -42,11 +42,11 @@ check: setup
 	PYTHONPATH=tools $(bin)/lint-imports
 
 test: check setup-model setup-tcl
-	$(bin)/python -m pytest -n 2 --dist loadfile $(TESTS)
+	$(bin)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 test-floor: setup
 	@setup/floor
-	.venv-floor/bin/python -m pytest -n 2 --dist loadfile -m "not real_model" --ignore tests/unit/load -k "not bench" $(FLOOR_TESTS)
+	.venv-floor/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not real_model" --ignore tests/unit/load -k "not bench" $(FLOOR_TESTS)
 
 bench: setup
 	$(bin)/python -m bench.served_rate
