@@ -26,11 +26,26 @@ _PLAIN = (
         re.compile(r"oneOf constraints are not supported"),
         "oneOf is followed only where no value can fit two of its schemas; use anyOf",
     ),
+    (
+        re.compile(r"Unable to determine if regex is empty"),
+        "its pattern, format and lengths together are more than can be worked out",
+    ),
+    (
+        re.compile(r'failed to parse "%json": recursion limit'),
+        "it is nested too deep",
+    ),
+    (
+        re.compile(r"(?:Parser Error: )?(?:Current row has|Too many items)"),
+        "at one place there is more that may come than can be kept track of",
+    ),
     (re.compile(r"Parser Error: token "), "a token came that does not fit it"),
 )
 
 
 def cause_of(error: str) -> str:
-    """The cause alone, as one line of bounded length."""
+    """The cause alone, as one line of bounded length.
+
+    Only what a message begins with tells what it is: further on may be the caller's own words.
+    """
     told = _INTERNALS.sub("", error)
-    return next((words for pattern, words in _PLAIN if pattern.search(told)), reason_of(told))
+    return next((words for pattern, words in _PLAIN if pattern.match(told)), reason_of(told))

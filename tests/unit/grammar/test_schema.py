@@ -29,7 +29,16 @@ POINT = {
     "required": ["x", "label"],
     "additionalProperties": False,
 }
-LLGUIDANCES_OWN = ("non-verbose", "applying", "NoExtension", "coerce_one_of", "x-guidance", "start:")
+LLGUIDANCES_OWN = (
+    "non-verbose",
+    "applying",
+    "NoExtensionBias",
+    "%json",
+    "SearchRegex",
+    "coerce_one_of",
+    "x-guidance",
+    "start:",
+)
 
 
 def texts_of(compiler: GrammarCompiler, tokenizer: Tokenizer, grammar: str, n: int = 12) -> list[str]:
@@ -101,6 +110,8 @@ def test_a_token_that_does_not_fit_raises_and_names_the_field(compiler: GrammarC
         ({"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}, "it only refers to itself"),
         ({"type": "number", "multipleOf": 0.1, "minimum": 0.25, "maximum": 0.35}, "its bounds leave no value"),
         ({"type": "string", "pattern": "^a$", "minLength": 3}, "no text fits its pattern, format and lengths"),
+        ({"allOf": [{"pattern": ".*a.{50}b.*"}, {"pattern": ".*b.{60}c.*"}]}, "more than can be worked out"),
+        ({"type": "NoExtension"}, "Invalid type: NoExt"),
         ({"oneOf": [{"type": "string"}, {"minLength": 2}]}, "use anyOf"),
     ],
 )
@@ -125,7 +136,7 @@ def test_a_schema_nested_too_deep_is_refused(compiler: GrammarCompiler) -> None:
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(300):
         schema = {"type": "object", "properties": {"a": schema}, "required": ["a"]}
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="it is nested too deep"):
         compiler.constraint(json_grammar(schema_text(schema, PARAM)), param=PARAM)
 
 
