@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mlxcel.child import NoAnswer, ask_child
 from mlxcel.errors import StateError, reason_of
 
 PROBE_S = 60.0
@@ -38,23 +37,13 @@ def probe_device(probe: Sequence[str] = PROBE, *, timeout_s: float = PROBE_S) ->
     Errors: StateError when the probe dies, hangs or says nothing.
     """
     try:
-        done = subprocess.run(probe, capture_output=True, text=True, timeout=timeout_s, check=False)
-        if done.returncode == 0:
-            return Device(**json.loads(done.stdout))
-        how = _end_of(done)
-    except subprocess.TimeoutExpired:
-        how = f"did not answer within {timeout_s:g} s"
-    except (OSError, ValueError, TypeError) as error:
+        return Device(**ask_child(probe, timeout_s=timeout_s))
+    except NoAnswer as error:
+        how = str(error)
+    except TypeError as error:
         how = f"failed: {reason_of(error)}"
     raise StateError(
         f"no Metal device, nor another one, can be used by this process (the probe {how}); nothing was started. On a "
         "Mac, mlx needs the GPU of an Apple-silicon chip, which most virtual machines do not show",
         code="no_device",
     )
-
-
-def _end_of(done: subprocess.CompletedProcess[str]) -> str:
-    if done.returncode < 0:
-        return f"was ended by signal {-done.returncode}"
-    last_words = reason_of((done.stderr.strip().splitlines() or ["it said nothing"])[-1])
-    return f"ended with {done.returncode}: {last_words}"

@@ -293,7 +293,7 @@ def doctor(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at everything that could keep a server from starting. Loads no model; exits 1 where there is a problem."""
+    """Look at everything that could keep a server from starting. Reads no weights; exits 1 if there is a problem."""
     from mlxcel.cli.doctoring import run as run_doctor
 
     flags = {"model": model, "host": host, "port": port, "models_dir": models_dir}

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from mlxcel.api.service import ServedModel
+from mlxcel.config.sampling import sampling_defaults
 from mlxcel.config.settings import ServeSettings
-from mlxcel.config.sources import converted
-from mlxcel.core import Event, SamplingParams
+from mlxcel.config.sources import all_of
+from mlxcel.core import Event
 from mlxcel.engine.loop import Engine, EngineParts
 from mlxcel.engine.runner import ModelRunner, Runner, batching_is_exact
 from mlxcel.engine.scheduler import BatchScheduler, SchedulerLimits
@@ -24,10 +23,7 @@ from mlxcel.model.checkpoint import Checkpoint, read_checkpoint
 from mlxcel.model.load import DEFAULT_CONTEXT_TOKENS, LoadedModel, load_model
 from mlxcel.model.memory import cap_memory, default_buffer_bytes, memory_bytes
 from mlxcel.model.tokenizer import Tokenizer, load_tokenizer
-from mlxcel.store.catalogue import find_model
-
-SAMPLING_SETTINGS = ("temperature", "top_p", "top_k", "min_p", "typical_p", "repetition_penalty")
-"""Named alike by settings, generation_config.json and requests."""
+from mlxcel.store.readiness import readiness_of
 
 FEWEST_KV_TOKENS = 1024
 """A server that cannot hold this many tokens is no use; it says so instead of starting."""
@@ -55,6 +51,7 @@ class Loaded:
     n_rows: int
     is_batching_exact: bool
     memory: MemoryBounds
+    warnings: tuple[str, ...] = ()
 
 
 def served_model(settings: ServeSettings, checkpoint: Checkpoint) -> ServedModel:
@@ -63,7 +60,9 @@ def served_model(settings: ServeSettings, checkpoint: Checkpoint) -> ServedModel
         id=settings.alias or checkpoint.folder.resolve().name,
         context_tokens=checkpoint.context_tokens or DEFAULT_CONTEXT_TOKENS,
         created=int(checkpoint.folder.stat().st_mtime),
-        sampling=_sampling_defaults(settings, checkpoint),
+        sampling=sampling_defaults(
+            settings, checkpoint.generation_config, origin=str(checkpoint.folder / "generation_config.json")
+        ),
     )
 
 
@@ -84,10 +83,11 @@ def make_engine(
         buffer_bytes = _bytes(settings.mlx_cache_bytes, default_buffer_bytes)
         cap_memory(buffer_bytes)
         model = load_model(checkpoint)
+        warnings = (*tokenizer.keep_eos_ids(model.n_vocabulary), *tokenizer.template_faults())
         memory = _memory_bounds(settings, model, buffer_bytes)
         is_exact = batching_is_exact(model)
         n_rows = settings.batch_rows if is_exact else 1
-        on_loaded(Loaded(tokenizer, model, n_rows, is_exact, memory))
+        on_loaded(Loaded(tokenizer, model, n_rows, is_exact, memory, warnings))
         limits = SchedulerLimits(
             max_batch_size=n_rows,
             max_queue_depth=settings.queue_depth,
@@ -104,7 +104,7 @@ def make_engine(
 def checkpoint_of(settings: ServeSettings) -> Checkpoint:
     """Read the model that the settings name, a folder or one of the models folder.
 
-    Errors: ModelError when they name none, or no usable one.
+    Errors: ModelError when they name none, or no usable one; ConfigError for several faults, one a line.
     """
     if not settings.model:
         raise ModelError(
@@ -113,25 +113,12 @@ def checkpoint_of(settings: ServeSettings) -> Checkpoint:
             "OWNER/NAME --system' for the service), 'mlxcel import' makes one",
             param="model",
         )
-    return read_checkpoint(find_model(settings.model, Path(settings.models_dir)))
-
-
-def _sampling_defaults(settings: ServeSettings, checkpoint: Checkpoint) -> SamplingParams:
-    """Settings, then the checkpoint's generation_config, then our own defaults.
-
-    Errors: ConfigError for a value of the checkpoint's that no request could send.
-    """
-    declared = checkpoint.generation_config
-    # A checkpoint says "greedy" with do_sample, and then often carries a temperature that it never uses.
-    if declared.get("do_sample") is False:
-        declared = {**declared, "temperature": 0}
-    chosen: dict[str, Any] = {}
-    for name in SAMPLING_SETTINGS:
-        if (value := getattr(settings, name)) is not None:
-            chosen[name] = value
-        elif (value := declared.get(name)) is not None:
-            chosen[name] = converted(name, value, str(checkpoint.folder / "generation_config.json"), is_typed=True)
-    return SamplingParams(seed=0, **chosen)
+    ready = readiness_of(settings)
+    if len(ready.faults) == 1:
+        raise ready.faults[0]
+    if ready.folder is None or ready.faults:
+        raise all_of(ready.faults)
+    return read_checkpoint(ready.folder)
 
 
 def _memory_bounds(settings: ServeSettings, model: LoadedModel, buffer_bytes: int) -> MemoryBounds:

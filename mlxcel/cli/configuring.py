@@ -9,8 +9,10 @@ from pathlib import Path
 import typer
 
 from mlxcel.cli.columns import aligned, show
+from mlxcel.cli.exits import say
 from mlxcel.cli.options import ConfigOption, JsonOption
 from mlxcel.config.keys import read_keys
+from mlxcel.config.settings import ServeSettings
 from mlxcel.config.sources import Resolved, all_of, config_path, read_sources, resolve
 from mlxcel.errors import ConfigError, InputError, ModelError
 
@@ -32,33 +34,51 @@ def path() -> None:
 
 @config_app.command("check")
 def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Check every setting, and the model if one is set, as 'serve' would, without loading it.
+    """Check every setting, and the model if one is set, as 'serve' would, without reading its weights.
 
-    Names every fault at once, and exits 78 if there is one.
+    Names every fault at once, and exits 78 if there is one. What only the weights' values show, or the memory of the
+    machine, is not looked at: 'mlxcel doctor' looks at the machine.
     """
-    from mlxcel.store.inspection import usable_model
-
     resolved, config_faults = read_sources({}, os.environ, config)
     settings, file = resolved.settings, config or config_path(os.environ)
     faults: list[InputError] = [*config_faults]
-    folder = None
+    folder: Path | None = None
+    warnings: tuple[str, ...] = ()
     try:
         read_keys(settings.api_keys_file, os.environ)
     except ConfigError as error:
         faults.append(error)
-    try:
-        folder = usable_model(settings.model, Path(settings.models_dir)) if settings.model else None
-    except ModelError as error:
-        faults.append(error)
+    if settings.model:
+        folder, model_faults, warnings = _look_at_model(settings)
+        faults += model_faults
     if as_json:
         told = [{"param": fault.param, "code": fault.code, "message": fault.message} for fault in faults]
         model = folder and str(folder)
-        show(json.dumps({"config": str(file), "is_there": file.exists(), "model": model, "faults": told}))
+        show(
+            json.dumps(
+                {"config": str(file), "is_there": file.exists(), "model": model, "faults": told, "warnings": warnings}
+            )
+        )
     if faults:
         raise all_of(faults)
     if not as_json:
         show(f"{file}: {'every setting can be used' if file.exists() else 'not there, which is no fault'}")
-        show(f"{folder}: the model is whole" if folder else "no model is set; 'mlxcel serve MODEL' names one")
+        told_of_model = f"{folder}: the model is whole, and everything of it but the values of its weights was loaded"
+        show(told_of_model if folder else "no model is set; 'mlxcel serve MODEL' names one")
+        for warning in warnings:
+            say(warning)
+
+
+def _look_at_model(settings: ServeSettings) -> tuple[Path | None, list[InputError], tuple[str, ...]]:
+    """The folder, the faults that keep it from being served, and what will be warned of."""
+    from mlxcel.doctor.rehearsing import rehearse_in_child
+    from mlxcel.store.readiness import readiness_of
+
+    ready = readiness_of(settings)
+    if ready.folder is None or ready.faults:
+        return None, [*ready.faults], ()
+    rehearsed = rehearse_in_child(ready.folder)
+    return ready.folder, [ModelError(fault, param="model") for fault in rehearsed.faults], rehearsed.warnings
 
 
 def _settings_json(resolved: Resolved) -> str:

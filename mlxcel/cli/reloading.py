@@ -9,7 +9,7 @@ import dataclasses
 import logging
 from collections.abc import Callable
 
-from mlxcel.cli.compose import SAMPLING_SETTINGS
+from mlxcel.config.sampling import SAMPLING_SETTINGS
 from mlxcel.config.settings import ServeSettings
 from mlxcel.errors import MlxcelError
 from mlxcel.service.logfile import LogFile

@@ -118,6 +118,8 @@ async def _serve_checkpoint(
         )
         if isinstance(service.grammars, NoGrammars):
             tell(f"response_format and forced tool calls are refused: {service.grammars.reason}")
+        for warning in loaded.warnings:
+            log.warning("%s", warning)
         tell(_memory_line(loaded.memory))
         service.rows = RowsServed(loaded.n_rows, is_exact=loaded.is_batching_exact)
         if not loaded.is_batching_exact:

@@ -42,4 +42,4 @@ def examine(
     memory_bytes = (device and device.memory_bytes) or physical_memory_bytes()
     model_found, model = look_at_model(settings, memory_bytes=memory_bytes)
     machine = [device_found, look_at_memory(memory_bytes, model), look_at_open_files()]
-    return [*versions, *machine, *places, model_found, port]
+    return [*versions, *machine, *places, *model_found, port]

@@ -6,6 +6,7 @@ Pure reading; it knows nothing of mlx_lm.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,21 @@ from typing import Any
 from mlxcel.errors import ModelError
 from mlxcel.regular_file import read_regular
 
+_MODEL_TYPE = re.compile(r"\w(?:[\w.-]*\w)?", re.ASCII)
+
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model folder's declarations. `context_tokens` is None where the folder names no limit."""
+    """A model folder's declarations. `context_tokens` is None where the folder names no limit, `n_vocabulary` where it
+    does not say how many tokens there are.
+    """
 
     folder: Path
     config: dict[str, Any]
     generation_config: dict[str, Any]
     eos_ids: frozenset[int]
     context_tokens: int | None
+    n_vocabulary: int | None = None
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -50,7 +56,9 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             "mlx_lm knows",
             param="model",
         )
-    generation_config = _read_json(folder / "generation_config.json", required=False)
+    if "model_type" in config:
+        _check_model_type(config["model_type"], folder)
+    generation_config = generation_config_of(folder)
     nested = (config.get(key) for key in ("text_config", "llm_config"))
     text_configs = [config, *(values for values in nested if isinstance(values, dict))]
     return Checkpoint(
@@ -59,13 +67,32 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         generation_config=generation_config,
         eos_ids=frozenset().union(*(_eos_ids(values) for values in (generation_config, *text_configs))),
         context_tokens=_context_tokens(text_configs),
+        n_vocabulary=next((n for values in text_configs if _is_count(n := values.get("vocab_size"))), None),
     )
+
+
+def generation_config_of(folder: Path) -> dict[str, Any]:
+    """A folder's defaults for generating; none where it has no such file. Errors: ModelError."""
+    return _read_json(folder / "generation_config.json", required=False)
+
+
+def _check_model_type(model_type: object, folder: Path) -> None:
+    if not isinstance(model_type, str) or not _MODEL_TYPE.fullmatch(model_type):
+        raise ModelError(
+            f"model_type = {model_type!r} in {folder / 'config.json'} is no name of a model type; nothing was loaded. "
+            "Copy the folder from its source again",
+            param="model",
+        )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _eos_ids(values: dict[str, Any]) -> frozenset[int]:
     declared = values.get("eos_token_id")
     ids = declared if isinstance(declared, list) else [] if declared is None else [declared]
-    if not all(isinstance(token, int) for token in ids):
+    if not all(isinstance(token, int) and not isinstance(token, bool) for token in ids):
         raise ModelError(
             f"eos_token_id = {declared!r} is neither a token id nor a list of them; nothing was loaded. Mend it in "
             "config.json or generation_config.json",

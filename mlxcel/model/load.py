@@ -6,6 +6,7 @@ Call it on the thread that will run the model: MLX's streams belong to threads.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,23 +55,39 @@ def load_model(checkpoint: Checkpoint) -> LoadedModel:
 
     Errors: ModelError when mlx_lm cannot build the model from this folder.
     """
-    try:
-        model, _ = load_mlx_lm_model(checkpoint.folder)
+    model = build_model(checkpoint)
+    with _refusing(checkpoint):
         caches = make_prompt_cache(model)
         logits = model(mx.array([[0, 0]]), cache=caches)
         mx.eval(logits, [cache.state for cache in caches])
-    except Exception as error:
-        raise ModelError(
-            f"mlx_lm cannot load {checkpoint.folder}: {reason_of(error)}; nothing is being served. Check that the "
-            "folder is whole and that its model type is one mlx_lm knows",
-            param="model",
-        ) from error
     return LoadedModel(
         model=model,
         n_vocabulary=logits.shape[-1],
         weights_bytes=sum(array.nbytes for _, array in tree_flatten(model.parameters())),
         kv_size=_kv_size(caches),
     )
+
+
+def build_model(checkpoint: Checkpoint, *, reads_weights: bool = True) -> Any:
+    """mlx_lm's model of a folder, with the weights of its files, which are read when they are first used if not now.
+
+    Errors: ModelError, for a weight of another name or shape than config.json says too.
+    """
+    with _refusing(checkpoint):
+        model, _ = load_mlx_lm_model(checkpoint.folder, lazy=not reads_weights)
+    return model
+
+
+@contextmanager
+def _refusing(checkpoint: Checkpoint) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise ModelError(
+            f"mlx_lm cannot load {checkpoint.folder}: {reason_of(error)}; nothing is being served. Check that the "
+            "folder is whole and that its model type is one mlx_lm knows",
+            param="model",
+        ) from error
 
 
 def _kv_size(caches: list[Any]) -> KVSize:

@@ -15,7 +15,7 @@ from typing import Any
 
 import jinja2
 
-from mlxcel.errors import InputError, ModelError, reason_of
+from mlxcel.errors import InputError, ModelError, StateError, reason_of
 from mlxcel.model.checkpoint import Checkpoint
 from mlxcel.model.control import ControlTokens
 from mlxcel.model.control import Message as Message
@@ -50,6 +50,39 @@ class Tokenizer:
     def warm_up(self) -> None:
         """Make now what the first conversation that spells a control token would hold up the others for."""
         self._control.warm_up()
+
+    def keep_eos_ids(self, n_vocabulary: int) -> list[str]:
+        """Leave out end ids that no token of the model has; says so in a warning where there are some.
+
+        Errors: ModelError when every token would be an end.
+        """
+        kept = frozenset(token for token in self.eos_ids if 0 <= token < n_vocabulary)
+        if len(kept) == n_vocabulary:
+            raise ModelError(
+                f"the checkpoint says that each of its {n_vocabulary} tokens ends an answer; nothing is served. Mend "
+                "eos_token_id in config.json or generation_config.json",
+                param="model",
+            )
+        strange = self.eos_ids - kept
+        self.eos_ids = kept
+        if not strange:
+            return []
+        warning = (
+            f"{len(strange)} of the checkpoint's eos_token_id, {min(strange)} among them, are no tokens of this model, "
+            f"whose ids are 0 to {n_vocabulary - 1}; they are left out"
+        )
+        return [warning]
+
+    def template_faults(self) -> list[str]:
+        """Why no chat can be answered: a chat template that cannot be read. None where there is no template."""
+        try:
+            if self.has_chat_template:
+                self._render([{"role": "user", "content": "a"}], {})
+        except StateError as error:
+            return [error.message]
+        except InputError:
+            pass  # it may want other messages
+        return []
 
     @property
     def has_chat_template(self) -> bool:
@@ -115,7 +148,8 @@ class Tokenizer:
         `template_kwargs` are variables of the template; `tools` are shown to the model, in OpenAI's form; `written`
         gives the JSON values that all this was made of, by the paths that name them in errors.
         Errors: InputError when the model has no template, or its template refuses the messages, or a variable is
-        not one of the template but an option of rendering or tokenising, or data cannot be kept apart.
+        not one of the template but an option of rendering or tokenising, or data cannot be kept apart; StateError when
+        the template cannot be read.
         """
         variables = self._variables(template_kwargs, tools)
         if self._control.first_spelled([*messages, variables]) is None:
@@ -137,7 +171,7 @@ class Tokenizer:
     ) -> str:
         """The text of a conversation, up to where the assistant's answer begins.
 
-        Errors: InputError, as `encode_chat`.
+        Errors: as `encode_chat`.
         """
         return self._render(messages, self._variables(template_kwargs, tools))
 
@@ -165,6 +199,13 @@ class Tokenizer:
             return self._wrapper.apply_chat_template(
                 [dict(message) for message in messages], add_generation_prompt=True, tokenize=tokenize, **variables
             )
+        except jinja2.TemplateSyntaxError as error:
+            raise StateError(
+                f"the chat template of the model that is served is faulty: {reason_of(error)} (line {error.lineno}); "
+                "nothing was generated, and no chat can be. Mend the template in the model's folder and start the "
+                "server again; completions are served",
+                code="chat_template_faulty",
+            ) from error
         except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise InputError(
                 f"the model's chat template refused the messages: {reason_of(error)}; nothing was generated",

@@ -13,8 +13,7 @@ from typing import Any
 
 from mlxcel.kv.size import SHARE_OF_MEMORY, KVSize
 from mlxcel.model.checkpoint import Checkpoint, read_checkpoint
-from mlxcel.store.catalogue import find_model
-from mlxcel.store.integrity import check_whole, read_tensors
+from mlxcel.store.integrity import read_tensors
 from mlxcel.store.record import Record, read_record
 from mlxcel.store.safetensors import Tensor
 
@@ -53,17 +52,6 @@ class Inspection:
     kv_note: str
     kv_budget_bytes: int
     fits: tuple[Fit, ...]
-
-
-def usable_model(name: str, models_dir: Path) -> Path:
-    """The folder that `name` means, once everything that tells before a load whether it can be served was looked at.
-
-    Errors: ModelError.
-    """
-    folder = find_model(name, models_dir)
-    read_checkpoint(folder)
-    check_whole(folder)
-    return folder
 
 
 def inspect_model(

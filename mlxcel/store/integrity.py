@@ -14,6 +14,7 @@ from mlxcel.store.refusal import NotWhole
 from mlxcel.store.safetensors import Tensor, read_header
 
 INDEX = "model.safetensors.index.json"
+_N_LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers", "num_transformer_layers")
 
 
 def read_tensors(folder: Path) -> dict[str, tuple[Tensor, ...]]:
@@ -48,8 +49,14 @@ def check_whole(folder: Path) -> None:
     for path in sorted(folder.iterdir()):
         if path.exists() and not path.is_file() and not path.is_dir():
             raise NotWhole(folder, f"{path.name} is no regular file")
-    _read_object(folder / "config.json")
-    read_tensors(folder)
+    config = _read_object(folder / "config.json")
+    n_tensors = sum(len(tensors) for tensors in read_tensors(folder).values())
+    nested = (config.get(key) for key in ("text_config", "llm_config"))
+    for values in (config, *(values for values in nested if isinstance(values, dict))):
+        for key in _N_LAYERS:
+            # Before a model of so many layers is built: each has at least one tensor.
+            if isinstance(n_layers := values.get(key), int) and n_layers > n_tensors:
+                raise NotWhole(folder, f"{key} is {n_layers} in config.json, and the files hold {n_tensors} tensors")
 
 
 def fault_in(folder: Path) -> str | None:
