@@ -8,13 +8,14 @@ from pathlib import Path
 
 import typer
 
+from mlxcel.api.listener import bind
 from mlxcel.cli.columns import aligned, show
 from mlxcel.cli.exits import say
 from mlxcel.cli.options import ConfigOption, JsonOption
 from mlxcel.config.keys import read_keys
 from mlxcel.config.settings import ServeSettings
 from mlxcel.config.sources import Resolved, all_of, config_path, read_sources, resolve
-from mlxcel.errors import ConfigError, InputError, ModelError
+from mlxcel.errors import ConfigError, InputError, ModelError, PortInUse
 
 config_app = typer.Typer(help="Show and check the settings.", rich_markup_mode=None)
 
@@ -46,6 +47,12 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     warnings: tuple[str, ...] = ()
     try:
         read_keys(settings.api_keys_file, os.environ)
+    except ConfigError as error:
+        faults.append(error)
+    try:
+        bind(settings.host, settings.port).close()
+    except PortInUse:
+        pass  # the server that these settings are for may run already
     except ConfigError as error:
         faults.append(error)
     if settings.model:

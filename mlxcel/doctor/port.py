@@ -10,7 +10,7 @@ import subprocess
 
 from mlxcel.api.listener import bind
 from mlxcel.doctor.finding import Finding, ok, problem, warning
-from mlxcel.errors import InputError, PortInUse
+from mlxcel.errors import ConfigError, PortInUse
 
 ASK_S = 1.0
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -23,7 +23,7 @@ def look_at_port(host: str, port: int) -> Finding:
         bind(host, port).close()
     except PortInUse:
         return _taken(host, port)
-    except InputError as error:
+    except ConfigError as error:
         return problem("port", error.message, "Choose another --host or --port")
     return ok("port", "any free one" if port == 0 else f"{address} is free, and no server answers there")
 

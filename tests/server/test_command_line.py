@@ -210,3 +210,14 @@ def test_bench_of_a_server_that_is_not_there_fails_and_says_so() -> None:
     done = mlxcel("bench", "http://127.0.0.1:9", "--clients", "1", "--requests", "1")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("host", ["1.2.3.4", "a b", f"{'a' * 70}.example"])
+def test_a_host_that_cannot_be_listened_on_is_a_setting_that_check_and_serve_refuse(
+    tiny_model: Path, tmp_path: Path, host: str
+) -> None:
+    checked = mlxcel("config", "check", MLXCEL_HOST=host, HOME=str(tmp_path))
+    served = mlxcel("serve", str(tiny_model), "--host", host, "--port", "0", HOME=str(tmp_path))
+    for done in (checked, served):
+        assert done.returncode == 78 and "Traceback" not in done.stderr
+        assert f"cannot listen on {host}:" in done.stderr
