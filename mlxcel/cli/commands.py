@@ -13,14 +13,14 @@ import typer
 
 from mlxcel.cli.columns import show
 from mlxcel.cli.configuring import config_app
-from mlxcel.cli.exits import leave
+from mlxcel.cli.exits import leave, say_json
 from mlxcel.cli.models import models_app
 from mlxcel.cli.options import ConfigOption, JsonOption, ModelArgument, ModelsDirOption
 from mlxcel.cli.servicing import service_app
 from mlxcel.cli.systemwide import ForSystemOption, PrefixOption, become_owner_of, check_readable, system_settings
 from mlxcel.config.keys import read_keys
 from mlxcel.config.settings import ServeSettings
-from mlxcel.config.sources import config_path, read_sources, resolve
+from mlxcel.config.sources import all_of, config_path, read_sources, resolve
 from mlxcel.errors import InputError
 
 app = typer.Typer(
@@ -133,7 +133,12 @@ def serve(
     def read_settings() -> ServeSettings:
         return resolve(flags, os.environ, config).settings
 
-    settings = read_settings()
+    resolved, faults = read_sources(flags, os.environ, config)
+    settings = resolved.settings
+    if settings.log_format == "json":
+        say_json()
+    if faults:
+        raise all_of(faults)
     keys = read_keys(settings.api_keys_file, os.environ)
     if sys.platform == "darwin":
         from mlxcel.device import probe_device

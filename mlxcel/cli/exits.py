@@ -59,9 +59,12 @@ def guarded(call: Callable[[], None]) -> NoReturn:
         say(f"reading or writing failed: {error}; what was written is not whole. Make room, or write elsewhere")
         leave(OUTPUT_FAILED)
     except Exception as error:  # noqa: BLE001 - the edge of the program
-        traceback.print_exc()
-        bug = BugError(f"a fault of ours ({type(error).__name__}). Report it with the lines above")
-        say(bug.message)
+        bug = BugError(f"a fault of ours ({type(error).__name__}). Report it with the traceback")
+        if _says_json:
+            say(bug.message, error)
+        else:
+            traceback.print_exc()
+            say(bug.message)
         leave(exit_code_of(bug))
     leave(0)
 
@@ -70,13 +73,32 @@ LONGEST_WAIT_S = 1.0
 """How long a reader of stderr may take before a line for it is left out."""
 
 
-def say(text: str) -> None:
+_says_json = False
+
+
+def say_json() -> None:
+    """From now on each line on stderr is an object as those of a JSON log are."""
+    global _says_json
+    _says_json = True
+
+
+def say(text: str, error: Exception | None = None) -> None:
     """A line for the person on stderr; one that cannot be written, or that nobody reads, must not hold up a server."""
+    line = _json_line(text, error) if _says_json else f"mlxcel: {text}"
     with contextlib.suppress(OSError, ValueError):
         if _is_stuck(sys.stderr):
             return
-        sys.stderr.write(f"mlxcel: {text}\n")
+        sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
+
+
+def _json_line(text: str, error: Exception | None) -> str:
+    import logging
+
+    from mlxcel.cli.logs import JsonFormatter
+
+    trace = (type(error), error, error.__traceback__) if error else None
+    return JsonFormatter().format(logging.LogRecord("mlxcel", logging.ERROR, __file__, 0, text, None, trace))
 
 
 def _is_stuck(stream: TextIO) -> bool:

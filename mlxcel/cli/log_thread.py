@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import logging
 import queue
+import sys
 import threading
+import time
 from logging.handlers import QueueHandler
+
+from mlxcel.cli.exits import say
+from mlxcel.errors import reason_of
 
 MOST_WAITING = 10_000
 """Records; those beyond are dropped and counted."""
 FLUSH_S = 2.0
+SAY_AGAIN_S = 60.0
+"""How often a log that cannot be written is told of."""
 
 
 class LogThread(QueueHandler):
@@ -19,6 +26,11 @@ class LogThread(QueueHandler):
         self._waiting: queue.Queue[logging.LogRecord] = queue.Queue(MOST_WAITING)
         super().__init__(self._waiting)
         self._handler = handler
+        # logging's own way is a traceback on stderr for each record.
+        handler.handleError = self._cannot_write  # type: ignore[method-assign]
+        self._n_lost = self._n_lost_before = 0
+        self._is_told = False
+        self._say_again_s = 0.0
         self._n_dropped = 0
         threading.Thread(target=self._write, name="mlxcel-log", daemon=True).start()
 
@@ -41,10 +53,27 @@ class LogThread(QueueHandler):
         while True:
             record = self._waiting.get()
             self._handler.handle(record)
+            self._tell_of_recovery()
             if self._n_dropped and self._waiting.empty():
                 n_dropped, self._n_dropped = self._n_dropped, 0
                 self._handler.handle(_dropped(n_dropped))
             self._waiting.task_done()
+
+    def _cannot_write(self, record: logging.LogRecord) -> None:  # noqa: ARG002 - logging gives it
+        """Called by the handler, in its except block, on the log's thread."""
+        self._n_lost += 1
+        if time.monotonic() >= self._say_again_s:
+            self._say_again_s = time.monotonic() + SAY_AGAIN_S
+            self._is_told = True
+            reason = reason_of(sys.exc_info()[1] or "it says not why")
+            say(f"the log cannot be written: {reason}; the server goes on without it. Make room for the log")
+
+    def _tell_of_recovery(self) -> None:
+        if self._n_lost and self._n_lost == self._n_lost_before:
+            if self._is_told:
+                say(f"the log is written again; up to {self._n_lost} lines of it are missing")
+            self._n_lost, self._is_told = 0, False
+        self._n_lost_before = self._n_lost
 
 
 def _dropped(n_records: int) -> logging.LogRecord:

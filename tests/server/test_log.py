@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.support.raw_http import ask, head
 from tests.support.server_process import ServerProcess, serving
@@ -84,3 +87,33 @@ def test_the_text_form_says_the_same_and_nothing_of_what_clients_send(tiny_model
     )
     assert r'path="/v1/nothing\n\u001b" ' in lines[4]
     assert SECRET not in server.text
+
+
+def test_a_full_log_disk_is_told_once_and_the_server_goes_on(tiny_model: Path) -> None:
+    with serving(tiny_model, "--log-file", "/dev/full") as server, server.client() as client:
+        for _ in range(5):
+            assert client.post("/v1/completions", json=BODY).status_code == 200
+        assert server.stop() == 0
+    assert "Traceback" not in server.text
+    assert server.text.count("the log cannot be written: [Errno 28] No space left on device") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["{model}", "--port", "-1"], 78, "port = -1"),
+        (["{model}", "--host", "1.2.3.4"], 78, "cannot listen on 1.2.3.4"),
+        (["/nowhere"], 78, "/nowhere"),
+    ],
+)
+def test_a_start_that_fails_under_a_json_log_says_so_in_json(
+    tiny_model: Path, arguments: list[str], code: int, told: str
+) -> None:
+    given = [argument.format(model=tiny_model) for argument in arguments]
+    done = subprocess.run(
+        [sys.executable, "-m", "mlxcel", "serve", *given, "--log-format", "json"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == code
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert lines and lines[-1]["level"] == "ERROR" and told in lines[-1]["message"]
