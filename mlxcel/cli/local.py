@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from mlxcel.cli.compose import Loaded, checkpoint_of, make_engine, served_model
+from mlxcel.cli.exits import say
 from mlxcel.config.settings import ServeSettings
 from mlxcel.core import Event, FinishReason, Request, SamplingParams
 from mlxcel.errors import BugError, ContextLengthExceeded, InputError
@@ -58,6 +59,8 @@ class LocalModel:
 
     def _set_loaded(self, loaded: Loaded) -> None:
         self._loaded = loaded
+        for warning in loaded.warnings:
+            say(warning)
 
     @property
     def loaded(self) -> Loaded:

@@ -139,7 +139,11 @@ def _read_toml(path: Path, *, is_required: bool) -> dict[str, Any]:
         if not is_required:
             return {}
         raise ConfigError(f"{path} does not exist; nothing was started. Name a config file that does") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror or error}; nothing was started. Name a config file that can"
+        ) from error
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} cannot be read: {error}; nothing was started. Mend that line") from error
 
 

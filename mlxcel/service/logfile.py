@@ -19,6 +19,8 @@ class LogFile(RotatingFileHandler):
 
     def __init__(self, path: Path) -> None:
         try:
+            if path.is_fifo():
+                raise OSError("it is a pipe, and would be waited for")
             super().__init__(path, maxBytes=MAX_BYTES, backupCount=N_OLD_FILES, encoding="utf-8")
         except OSError as error:
             raise ConfigError(

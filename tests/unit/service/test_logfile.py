@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,3 +45,9 @@ def test_it_stays_bounded_by_itself(log: LogFile, tmp_path: Path) -> None:
 def test_a_log_that_cannot_be_opened_is_a_setting_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="log_file"):
         LogFile(tmp_path / "missing" / "mlxcel.log")
+
+
+def test_a_log_that_is_a_pipe_is_refused_by_name_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="is a pipe"):
+        LogFile(tmp_path / "pipe")
