@@ -15,8 +15,8 @@ from mlxcel.errors import ForeignHost, ForeignOrigin, MalformedRequest, Unauthor
 
 ANY = "*"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
-OPEN_PATHS = ("/health", "/")
-"""Answered without a key: whether the server lives, and the page that then asks for one."""
+OPEN_PATHS = ("/health",)
+"""Answered without a key: whether the server lives."""
 
 _HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 

@@ -6,7 +6,8 @@ Every chat API comes through here. It knows no HTTP and no API's words.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -84,7 +85,8 @@ def encode(conversation: Conversation, tokenizer: Tokenizer) -> list[int]:
     Errors: InputError where the model cannot be told of the tools, or its template refuses the messages, or text of
     theirs cannot be kept apart from control tokens.
     """
-    return tokenizer.encode_chat(*_shown(conversation, tokenizer.dialect), written=conversation.written)
+    with _naming_variables(conversation, tokenizer):
+        return tokenizer.encode_chat(*_shown(conversation, tokenizer.dialect), written=conversation.written)
 
 
 def render(conversation: Conversation, tokenizer: Tokenizer) -> str:
@@ -92,7 +94,21 @@ def render(conversation: Conversation, tokenizer: Tokenizer) -> str:
 
     Errors: InputError where the model cannot be told of the tools, or its template refuses the messages.
     """
-    return tokenizer.render_chat(*_shown(conversation, tokenizer.dialect))
+    with _naming_variables(conversation, tokenizer):
+        return tokenizer.render_chat(*_shown(conversation, tokenizer.dialect))
+
+
+@contextmanager
+def _naming_variables(conversation: Conversation, tokenizer: Tokenizer) -> Iterator[None]:
+    """A template's refusal names the field of its variables where it takes the same messages without them."""
+    try:
+        yield
+    except InputError as error:
+        if error.code == "template_refused" and conversation.template_kwargs:
+            render(replace(conversation, template_kwargs={}), tokenizer)
+            path = conversation.template_kwargs_path
+            raise InputError(f"{error.message}. It takes them without {path}", param=path, code=error.code) from error
+        raise
 
 
 def _shown(

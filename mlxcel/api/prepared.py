@@ -14,7 +14,8 @@ from mlxcel.text.reader import PlainReader, Reader
 class Prepared:
     """One answer to make: its prompt's token ids, how it is picked, and what reads it.
 
-    `constraint`, `reader` and `logprobs` belong to this answer alone. `echoes`: the prompt is shown before it.
+    `constraint`, `reader` and `logprobs` belong to this answer alone. `echoes`: the prompt is shown before it. `path`
+    names the prompt in errors, where the request has several.
     """
 
     prompt: list[int]
@@ -23,6 +24,7 @@ class Prepared:
     reader: Reader = field(default_factory=PlainReader)
     logprobs: LogprobStream | None = None
     echoes: bool = False
+    path: str | None = None
 
 
 def new_logprobs(sampling: SamplingParams, tokenizer: Tokenizer, echoed: str = "") -> LogprobStream | None:

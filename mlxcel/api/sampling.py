@@ -61,13 +61,14 @@ def of_choice(params: SamplingParams, index: int) -> SamplingParams:
     return replace(params, seed=(params.seed + index) % (LARGEST_SEED + 1))
 
 
-def check_ids(ids: Iterable[int], n_vocabulary: int, param: str) -> None:
-    """Errors: InputError naming `param` for the first id that no token has."""
-    for token in ids:
+def check_ids(ids: Iterable[int], n_vocabulary: int, param: str, *, counts: bool = True) -> None:
+    """Errors: InputError for the first id that no token has, naming it as an item of `param` where `counts`."""
+    for index, token in enumerate(ids):
         if not 0 <= token < n_vocabulary:
+            where = f"{param}[{index}]" if counts else param
             raise InputError(
-                f"{param} names token {token}, and the vocabulary's are 0 to {n_vocabulary - 1}; nothing was generated",
-                param=param,
+                f"{where} names token {token}, and the vocabulary's are 0 to {n_vocabulary - 1}; nothing was generated",
+                param=where,
             )
 
 
@@ -89,5 +90,5 @@ def _logit_bias(sent: dict[str, float], n_vocabulary: int) -> dict[int, float]:
                 f"logit_bias has the key {key[:60]!r}, which is no token id; nothing was generated", param="logit_bias"
             )
     biases = {int(key): bias for key, bias in sent.items()}
-    check_ids(biases, n_vocabulary, "logit_bias")
+    check_ids(biases, n_vocabulary, "logit_bias", counts=False)
     return biases

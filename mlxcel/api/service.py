@@ -208,10 +208,11 @@ class Service:
     def _request(self, prepared: Prepared, fields: GenerationFields, priority: Priority) -> Request:
         context, prompt, limit = self.model.context_tokens, prepared.prompt, fields.limit
         room = context - len(prompt)
+        path = prepared.path or fields.prompt_field
         if not prompt:
             raise InputError(
-                "the prompt is empty and this model's tokenizer adds no token to it; nothing was generated",
-                param=fields.prompt_field,
+                f"{path} is empty and this model's tokenizer adds no token to it; nothing was generated",
+                param=path,
             )
         if room < (limit or 1):
             raise ContextLengthExceeded(
@@ -219,7 +220,7 @@ class Service:
                 + (f" and max_tokens is {limit}" if limit else "")
                 + f", but the model's context holds {context} in all; nothing was generated. Shorten the "
                 "prompt or ask for fewer tokens",
-                param="max_tokens" if limit and room > 0 else fields.prompt_field,
+                param="max_tokens" if limit and room > 0 else path,
             )
         # A prompt is measured on the way to its first token, so that one is made even where none is wanted.
         wanted = min(fields.default_tokens or room, room) if limit is None else limit or 1

@@ -83,6 +83,16 @@ class _Offsets:
 
     def next(self, data: bytes) -> int:
         """Where a token of these bytes begins, after those before it."""
-        start = self._n_chars
+        # A character that these bytes do not go on with has its U+FFFD before them.
+        start = self._n_chars + self._is_broken_by(data[:1])
         self._n_chars += len(self._decoder.decode(data))
         return start
+
+    def _is_broken_by(self, first: bytes) -> bool:
+        """Whether a character has begun that cannot go on with this byte."""
+        begun, _ = self._decoder.getstate()
+        try:
+            codecs.getincrementaldecoder("utf-8")().decode(begun + first)
+        except UnicodeDecodeError:
+            return bool(begun)
+        return False

@@ -79,6 +79,7 @@ def test_without_a_known_key_every_path_but_the_open_ones_is_401(
             ("POST", "/v1/completions"),
             ("GET", "/v1/models"),
             ("GET", "/metrics"),
+            ("GET", "/"),
             ("GET", "/nothing"),
             ("GET", "/health/"),
         ]:

@@ -95,9 +95,15 @@ REFUSED_FIELDS: list[tuple[str, Any, str]] = [
     ("dry_multiplier", -1, "dry_multiplier"),
     ("dry_sequence_breakers", [""], "dry_sequence_breakers[0]"),
     ("min_tokens", 5, "min_tokens"),
-    ("stop_token_ids", [1024], "stop_token_ids"),
-    ("prompt", [1024], "prompt"),
-    ("prompt", [[5], []], "prompt"),
+    ("stop_token_ids", [5, 1024], "stop_token_ids[1]"),
+    ("prompt", [5, 1024], "prompt[1]"),
+    ("prompt", [[5], [5, 1024]], "prompt[1][1]"),
+    ("prompt", [[5], []], "prompt[1]"),
+    ("prompt", [[]], "prompt[0]"),
+    ("prompt", ["ab", ""], "prompt[1]"),
+    ("prompt", ["ab", "x" * 3000], "prompt[1]"),
+    ("prompt", ["ab", "x" * 300_000], "prompt[1]"),
+    ("prompt", "x" * 3000, "prompt"),
 ]
 
 
@@ -133,6 +139,8 @@ def test_a_field_that_cannot_be_honoured_is_refused_by_name(
         ({"logit_bias": {"1024": 1}}, "logit_bias"),
         ({"chat_template": "x"}, "chat_template"),
         ({"chat_template_kwargs": {"chat_template": "x"}}, "chat_template_kwargs.chat_template"),
+        ({"chat_template_kwargs": {"documents": [1]}}, "chat_template_kwargs"),
+        ({"add_generation_prompt": False}, "add_generation_prompt"),
         ({"max_tokens": 3, "max_completion_tokens": 4}, "max_completion_tokens"),
     ],
 )
@@ -150,7 +158,8 @@ def test_a_chat_that_cannot_be_honoured_is_refused_by_name(
         (b"[]", "body"),
         (b"null", "body"),
         (b'{"prompt": "\xff"}', "body"),
-        (b'{"prompt": "\\ud800"}', "body"),
+        (b'{"prompt": "\\ud800"}', "prompt"),
+        (b'{"prompt": "a", "max_tokens": ' + b"9" * 5000 + b"}", "max_tokens"),
         (b'{"prompt": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "body"),
         (b'{"prompt": "a", "temperature": NaN}', "temperature"),
         (b'{"prompt": "a", "top_p": Infinity}', "top_p"),

@@ -130,6 +130,13 @@ def test_an_echo_is_the_prompt_before_the_answer_with_the_prompts_logprobs(
         assert choice["text"][offset:].startswith(token)
 
 
+def test_a_token_after_a_broken_character_stands_after_it(client: httpx.Client) -> None:
+    prompt = [68, 176, 257, 68, 176, 69]
+    choice = post(client, "/v1/completions", prompt=prompt, echo=True, logprobs=0, max_tokens=2)["choices"][0]
+    assert choice["text"].startswith("a\N{REPLACEMENT CHARACTER}a\N{REPLACEMENT CHARACTER}b")
+    assert choice["logprobs"]["text_offset"][:6] == [0, 1, 1, 2, 3, 4]
+
+
 def test_an_echo_may_be_all_that_is_wanted(client: httpx.Client, model: NumpyLlama) -> None:
     n_prompt = len(model.encode(PROMPT))
     for fields in ({"prompt": PROMPT}, {"prompt": model.encode(PROMPT)}):

@@ -25,9 +25,8 @@ def routes(service: Service, intake: Intake) -> list[Route]:
         arrived_s = time.monotonic()
         fields, headers = await intake.fields(request, CompletionFields)
         priority = priority_of(request)
-        preparing = service.tokenize(
-            lambda tokenizer: prepare(fields, tokenizer, service), prompt=fields.longest_text, param=fields.prompt_field
-        )
+        path, text = fields.longest_text
+        preparing = service.tokenize(lambda tokenizer: prepare(fields, tokenizer, service), prompt=text, param=path)
         groups = await unless_client_leaves(request.receive, preparing)
         choices = await service.generate(groups, fields, priority=priority)
         shape = CompletionShape(choices.id, now_s(), service.model.id, wants_usage=fields.wants_usage_chunk)
@@ -45,22 +44,23 @@ def prepare(fields: CompletionFields, tokenizer: Tokenizer, service: Service) ->
     """
     sampling = service.sampling(fields, tokenizer)
 
-    def choice(prompt: list[int], echoed: str | None, index: int) -> Prepared:
+    def choice(prompt: list[int], path: str, echoed: str | None, index: int) -> Prepared:
         return Prepared(
             prompt,
             of_choice(sampling, index),
             reader=PlainReader() if echoed is None else EchoReader(echoed),
             logprobs=new_logprobs(sampling, tokenizer, echoed or ""),
             echoes=echoed is not None,
+            path=path,
         )
 
     groups = []
-    for sent in fields.prompts:
+    for path, sent in fields.prompts.items():
         if isinstance(sent, str):
             prompt, text = tokenizer.encode(sent), sent
         else:
-            check_ids(sent, service.n_vocabulary, "prompt")
+            check_ids(sent, service.n_vocabulary, path)
             prompt, text = sent, tokenizer.vocabulary.text_of(sent) if fields.echo else ""
         echoed = text if fields.echo else None
-        groups.append([choice(prompt, echoed, index) for index in range(fields.n_choices)])
+        groups.append([choice(prompt, path, echoed, index) for index in range(fields.n_choices)])
     return groups

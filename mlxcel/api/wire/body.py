@@ -36,6 +36,9 @@ WHOLE_BODY = "body"
 
 LARGEST_WHOLE_NUMBER = 2**64
 
+MOST_DIGITS = 40
+"""Enough to tell that a number is beyond every bound."""
+
 _PATH = re.compile(r" - at `\$\.?(.*?)(?:\[\.\.\.\].*)?`$")
 """Up to the first key of an object whose keys are the client's own."""
 _MISSING = re.compile(r"missing required field `(.+?)`")
@@ -103,11 +106,8 @@ def decode_body(body: bytes) -> dict[str, Any]:
     except RecursionError as error:
         raise _body_error("the body's JSON is nested too deep") from error
     except msgspec.DecodeError as error:
-        if (param := _non_finite_field(body)) is not None:
-            raise InputError(
-                f"{param} is not a finite number (NaN and Infinity are not JSON); nothing was generated",
-                param=param,
-            ) from error
+        if (fault := _faulty_field(body)) is not None:
+            raise fault from error
         raise _body_error(f"the body is not valid JSON: {error}") from error
     if not isinstance(fields, dict):
         raise _body_error("the body is JSON, but not an object")
@@ -128,20 +128,47 @@ def _field_error(message: str) -> InputError:
     return InputError(f"{where or WHOLE_BODY}: {text}; nothing was generated", param=where or WHOLE_BODY)
 
 
-def _non_finite_field(body: bytes) -> str | None:
-    """Where a body that is valid but for NaN or Infinity holds one."""
+def _faulty_field(body: bytes) -> InputError | None:
+    """What is wrong with the first value that Python's more lenient parser reads and JSON does not have."""
     try:
-        return next(_non_finite_paths(json.loads(body), ""), None)
+        # Whole numbers may have more digits than Python reads in one go; the first ones tell enough.
+        fields = json.loads(body, parse_int=lambda digits: int(digits[:MOST_DIGITS]))
+        return next(_faults(fields, ""), None)
     except (ValueError, RecursionError):
         return None
 
 
-def _non_finite_paths(value: Any, path: str) -> Iterator[str]:
+def _faults(value: Any, path: str) -> Iterator[InputError]:
+    where = path or WHOLE_BODY
     if isinstance(value, dict):
         for name, item in value.items():
-            yield from _non_finite_paths(item, f"{path}.{name}" if path else name)
+            if _is_unicode(name):
+                yield from _faults(item, f"{path}.{name}" if path else name)
+            else:
+                yield _no_unicode(f"a name in {where}", where)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _non_finite_paths(item, f"{path}[{index}]")
+            yield from _faults(item, f"{path}[{index}]")
+    elif isinstance(value, str) and not _is_unicode(value):
+        yield _no_unicode(where, where)
     elif isinstance(value, float) and not math.isfinite(value):
-        yield path or WHOLE_BODY
+        yield InputError(
+            f"{where} is not a finite number (NaN and Infinity are not JSON); nothing was generated", param=where
+        )
+    elif _has_huge(value):
+        yield _beyond_bounds(where)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _no_unicode(what: str, param: str) -> InputError:
+    return InputError(
+        f"{what} is no valid Unicode: it has one half of a surrogate pair without the other; nothing was generated",
+        param=param,
+    )

@@ -44,13 +44,13 @@ class CompletionFields(GenerationFields, kw_only=True):
             )
 
     @property
-    def prompts(self) -> list[str | list[int]]:
-        """Each prompt, as text or as token ids.
+    def prompts(self) -> dict[str, str | list[int]]:
+        """Each prompt, as text or as token ids, by its path.
 
         Errors: InputError for a list that is empty or mixed.
         """
         if isinstance(self.prompt, str):
-            return [self.prompt]
+            return {"prompt": self.prompt}
         ids = [item for item in self.prompt if isinstance(item, int)]
         several = [item for item in self.prompt if not isinstance(item, int)]
         if not self.prompt or (ids and several) or len({type(item) for item in several}) > 1:
@@ -59,11 +59,16 @@ class CompletionFields(GenerationFields, kw_only=True):
                 "token ids",
                 param="prompt",
             )
-        return several or [ids]
+        if [] in several:
+            path = f"prompt[{several.index([])}]"
+            raise InputError(f"{path} is a list without token ids; nothing was generated", param=path)
+        return {"prompt": ids} if ids else {f"prompt[{index}]": item for index, item in enumerate(several)}
 
     @property
-    def longest_text(self) -> str:
-        return max((prompt for prompt in self.prompts if isinstance(prompt, str)), key=len, default="")
+    def longest_text(self) -> tuple[str, str]:
+        """The path of the longest prompt that is text, and the text; empty where there is none."""
+        texts = ((path, prompt) for path, prompt in self.prompts.items() if isinstance(prompt, str))
+        return max(texts, key=lambda one: len(one[1]), default=("prompt", ""))
 
     @property
     def n_choices(self) -> int:

@@ -55,8 +55,9 @@ class AnswerSchema:
 class Conversation:
     """What a chat model is asked.
 
-    `messages` are as chat templates take them; `forced_tool` is the one function that must be called. `sources` are
-    the client's own words for all that the template is given, by their paths in the body.
+    `messages` are as chat templates take them; `forced_tool` is the one function that must be called;
+    `template_kwargs_path` is the field that the template's variables come from. `sources` are the client's own words for
+    all that the template is given, by their paths in the body.
     """
 
     messages: Sequence[dict[str, Any]]
@@ -66,6 +67,7 @@ class Conversation:
     is_parallel: bool = True
     answer: AnswerSchema | None = None
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    template_kwargs_path: str = "chat_template_kwargs"
     sources: Mapping[str, Any] = field(default_factory=dict)
 
     def written(self) -> dict[str, Any]:

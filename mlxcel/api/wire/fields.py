@@ -29,7 +29,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "echo": (False,),
     "logprobs": (False,),
     "top_logprobs": (0,),
-    "suffix": (),
+    "suffix": ("",),
     "tools": ([],),
     "tool_choice": ("none", "auto"),
     "parallel_tool_calls": (True, False),

@@ -105,6 +105,7 @@ class CountTokensFields(GenerationFields, kw_only=True):
             is_parallel=self.tool_choice is None or not self.tool_choice.disable_parallel_tool_use,
             answer=_answer_schema(self.output_config),
             template_kwargs=_template_kwargs(self.thinking),
+            template_kwargs_path="thinking",
             sources={"system": self.system} | by_path("messages", self.messages) | by_path("tools", self.tools),
         )
         conversation.check(tools="tools", tool_choice="tool_choice")

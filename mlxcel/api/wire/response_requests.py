@@ -147,6 +147,7 @@ class ResponseFields(GenerationFields, kw_only=True):
             is_parallel=self.parallel_tool_calls is not False,
             answer=_answer_schema(self.text),
             template_kwargs=_template_kwargs(self.reasoning),
+            template_kwargs_path="reasoning.effort",
             sources=self._sources(messages),
         )
         conversation.check(tools="tools", tool_choice="tool_choice")

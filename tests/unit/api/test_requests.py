@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -160,12 +162,18 @@ def test_null_means_unset_everywhere(shape: type[GenerationFields]) -> None:
         ([1], [[1]]),
         ([1, 2], [[1, 2]]),
         ([[1, 2], [3]], [[1, 2], [3]]),
-        ([[]], [[]]),
     ],
 )
 def test_a_prompt_is_a_text_or_ids_or_several_of_either(prompt: Any, prompts: list[Any]) -> None:
     fields, _ = parse_with(CompletionFields, prompt=prompt)
-    assert fields.prompts == prompts
+    assert list(fields.prompts.values()) == prompts
+    paths = [f"prompt[{index}]" for index in range(len(prompts))]
+    assert list(fields.prompts) == (paths if isinstance(prompt, list) and prompt != prompts[0] else ["prompt"])
+
+
+def test_an_empty_list_among_the_prompts_is_named() -> None:
+    refusal = refusal_of(CompletionFields, prompt=[[5], []])
+    assert refusal.param == "prompt[1]" and "a list without token ids" in refusal.message
 
 
 def test_more_choices_than_a_request_may_have_are_refused_by_what_makes_them() -> None:
@@ -224,7 +232,7 @@ ASKS_FOR_SOMETHING: dict[str, list[Any]] = {
     "best_of": [2],
     "echo": [True, 0],
     "top_logprobs": [3, False],
-    "suffix": ["x", ""],
+    "suffix": ["x"],
     "tools": [[{"type": "function"}]],
     "tool_choice": ["required", {"type": "function"}],
     "response_format": [{"type": "json_object"}],
@@ -248,12 +256,18 @@ def test_a_field_that_is_not_served_is_refused_by_name(name: str, value: Any) ->
     [
         {"n": 1, "best_of": 1, "echo": False, "top_logprobs": 0, "logit_bias": {}, "stop_token_ids": []},
         {"presence_penalty": 0, "frequency_penalty": 0.0, "repetition_penalty": 1.0, "min_tokens": 0},
+        {"suffix": "", "add_generation_prompt": True, "functions": [], "function_call": "none"},
         {"tools": [], "tool_choice": "none", "parallel_tool_calls": True, "response_format": {"type": "text"}},
     ],
 )
 def test_a_value_that_asks_for_nothing_is_no_error(fields: dict[str, Any]) -> None:
     for shape in SHAPES:
         assert parse_with(shape, **fields)[1] == ()
+
+
+@pytest.mark.parametrize("name", sorted(IGNORED | NOT_SERVED))
+def test_every_field_that_is_known_by_name_alone_is_in_the_documentation(name: str) -> None:
+    assert re.search(rf"\b{name}\b", (Path(__file__).parents[3] / "docs" / "http-api.md").read_text())
 
 
 def test_a_long_value_is_shown_in_part() -> None:
@@ -274,7 +288,13 @@ def test_a_long_value_is_shown_in_part() -> None:
         (b'{"prompt": "x"} x', "body"),
         (b"\xff\xfe", "body"),
         (b'{"prompt": "\xff"}', "body"),
-        (b'{"prompt": "\\ud800"}', "body"),
+        (b'{"prompt": "\\ud800"}', "prompt"),
+        (b'{"prompt": ["x", "a\\udfffb"]}', "prompt[1]"),
+        (b'{"prompt": {"\\ud800": 1}}', "prompt"),
+        (b'{"\\ud800": 1}', "body"),
+        (b'{"prompt": "\\ud83d\\ude42", "a": {"b": [' + b"9" * 5000 + b"]}}", "a.b[0]"),
+        (b'{"prompt": "x", "max_tokens": ' + b"9" * 5000 + b"}", "max_tokens"),
+        (b'{"prompt": "x", "max_tokens": -' + b"9" * 5000 + b"}", "max_tokens"),
         (b'{"prompt": "x", "temperature": NaN}', "temperature"),
         (b'{"prompt": "x", "top_p": -Infinity}', "top_p"),
         (b'{"prompt": "x", "temperature": 1e999}', "temperature"),

@@ -43,6 +43,40 @@ def test_a_token_is_told_once_some_of_its_text_is_shown_and_with_where_that_begi
     assert stream.finish() == []
 
 
+def characters_of(data: bytes) -> list[int]:
+    """Which character of the text each byte is of; what no character goes on with is one by itself."""
+    owners: list[int] = []
+    n_chars = 0
+    while len(owners) < len(data):
+        rest = data[len(owners) :]
+        try:
+            size = len(rest.decode()[0].encode())
+        except UnicodeDecodeError as error:
+            size = error.end if error.start == 0 else len(rest[: error.start].decode()[0].encode())
+        owners += [n_chars] * size
+        n_chars += 1
+    return owners
+
+
+@given(
+    data=st.lists(st.sampled_from([b"a", b"\xc3", b"\xa9", b"\xf0", b"\x9f", b"\xe6", b"\xff"])).map(b"".join),
+    places=st.lists(st.integers(0, 60), max_size=20),
+)
+def test_a_token_after_a_broken_character_begins_after_it(data: bytes, places: list[int]) -> None:
+    tokens = cut(data, places)
+    owners = characters_of(data)
+    text = data.decode(errors="replace")
+    starts = [owners[sum(map(len, tokens[:n]))] for n in range(len(tokens))]
+    stream = LogprobStream(tokens.__getitem__)
+    for token in range(len(tokens)):
+        stream.add(token, TokenLogprobs(-1.0, ()))
+    assert [one.offset for one in [*stream.shown(text), *stream.finish()]] == starts
+    if tokens:
+        echoing = LogprobStream(tokens.__getitem__, text)
+        prompt = echoing.prompt(range(len(tokens)), [TokenLogprobs(-1.0, ())] * (len(tokens) - 1))
+        assert [one.offset for one in prompt] == starts
+
+
 def test_what_is_never_shown_is_never_told_and_tokens_without_text_are_told_at_the_end() -> None:
     vocabulary = [b"ab", b"c", b"", b"\xc3"]
     stream = LogprobStream(vocabulary.__getitem__)
