@@ -97,6 +97,12 @@ def test_a_streamed_message_is_the_whole_one(client: Anthropic) -> None:
     assert raw[-3:] == ["content_block_stop", "message_delta", "message_stop"]
 
 
+def test_the_model_is_listed_and_found_by_id(client: Anthropic) -> None:
+    (model,) = client.models.list()
+    assert (model.id, model.type, model.display_name) == (MODEL, "model", MODEL)
+    assert client.models.retrieve(MODEL) == model and model.created_at.tzinfo is not None
+
+
 def test_a_stop_sequence_is_named_and_not_shown(client: Anthropic) -> None:
     (whole,) = blocks_of(ask(client, temperature=0, max_tokens=40))
     stop = whole["text"][10:13]

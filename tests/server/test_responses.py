@@ -191,6 +191,22 @@ def test_a_conversation_goes_on_by_id_or_by_items_alike(client: OpenAI) -> None:
     assert again.usage is not None and by_id.usage is not None
 
 
+def test_a_result_of_a_call_that_nobody_made_is_refused(client: OpenAI) -> None:
+    first = ask(client)
+    call: Any = {"type": "function_call", "call_id": "c", "name": "get_time", "arguments": "{}"}
+    result: Any = {"type": "function_call_output", "call_id": "c", "output": "Noon."}
+    assert ask(client, input=[call, result], tools=TOOLS).output_text
+    wrong: list[dict[str, Any]] = [
+        {"input": [result, call]},
+        {"input": [call, {**result, "call_id": "d"}]},
+        {"input": [result], "previous_response_id": first.id},
+    ]
+    for fields in wrong:
+        with pytest.raises(openai.BadRequestError) as refusal:
+            ask(client, tools=TOOLS, **fields)
+        assert refusal.value.param in ("input[0].call_id", "input[1].call_id")
+
+
 def test_a_response_is_kept_until_it_is_deleted_unless_it_asked_not_to_be(client: OpenAI) -> None:
     for response in (ask(client), streamed(client)[0]):
         kept = client.responses.retrieve(response.id)

@@ -15,7 +15,7 @@ def routes(service: Service) -> list[Route]:
     served = service.model
 
     async def models(_: Request) -> Response:
-        return json_response(models_body([served.id], served.created))
+        return json_response(models_body(served.id, served.created))
 
     async def model(request: Request) -> Response:
         service.check_model(request.path_params["model_id"])

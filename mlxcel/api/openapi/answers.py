@@ -156,15 +156,23 @@ class DeletedResponse(Struct):
 
 
 class Model(Struct):
+    """In OpenAI's shape and in Anthropic's at once."""
+
     id: str
     object: Literal["model"]
     created: int
     owned_by: str
+    type: Literal["model"]
+    display_name: str
+    created_at: str
 
 
 class Models(Struct):
     object: Literal["list"]
     data: list[Model]
+    has_more: bool
+    first_id: str
+    last_id: str
 
 
 class Piece(Struct):

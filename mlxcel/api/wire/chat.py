@@ -26,8 +26,9 @@ ANY_OBJECT = {"type": "object"}
 
 
 class ContentPart(msgspec.Struct, kw_only=True):
-    type: Annotated[str, one_of("text")]
+    type: Annotated[str, one_of("text", "refusal")]
     text: str | None = None
+    refusal: str | None = None
 
 
 class CalledFunction(msgspec.Struct, kw_only=True):
@@ -48,6 +49,7 @@ class ChatMessage(msgspec.Struct, kw_only=True):
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
+    refusal: str | None = None
 
 
 class Function(msgspec.Struct, kw_only=True):
@@ -163,7 +165,8 @@ def _template_message(message: ChatMessage, path: str) -> dict[str, Any]:
     if message.content is None and message.tool_calls:
         shown["content"] = ""
     else:
-        shown["content"] = _content_text(message.content, path)
+        refusal = message.refusal if message.role == "assistant" else None
+        shown["content"] = _content_text(refusal if message.content is None else message.content, path)
     for name in ("name", "tool_call_id", "reasoning_content"):
         if (value := getattr(message, name)) is not None:
             shown[name] = value
@@ -186,12 +189,13 @@ def _content_text(content: str | list[ContentPart] | None, path: str) -> str:
         raise InputError(f"{path}.content is missing; nothing was generated", param=f"{path}.content")
     texts = []
     for index, part in enumerate(content):
-        if part.type != "text" or part.text is None:
+        text = part.refusal if part.type == "refusal" else part.text
+        if part.type not in ("text", "refusal") or text is None:
             raise InputError(
                 f"{path}.content[{index}]: only parts of type text, with a text, are served; nothing was generated",
                 param=f"{path}.content[{index}]",
             )
-        texts.append(part.text)
+        texts.append(text)
     return "".join(texts)
 
 

@@ -18,7 +18,7 @@ IGNORED = frozenset(
 """They change nothing here; listed in docs/http-api.md."""
 
 IGNORED_BELOW = IGNORED | {
-    "strict", "description", "refusal", "annotations", "audio", "signature", "citations", "effort", "id", "status",
+    "strict", "description", "annotations", "audio", "signature", "citations", "effort", "id", "status",
     "index", "logprobs", "encrypted_content", "summary", "include_obfuscation",
 }  # fmt: skip
 """Likewise inside of messages, items, tools and formats: clients send back what answers of other servers had."""

@@ -24,12 +24,13 @@ from mlxcel.errors import InputError
 
 ROLES = ("user", "assistant", "system", "developer")
 ITEM_TYPES = ("message", "reasoning", "function_call", "function_call_output")
-TEXT_TYPES = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
+TEXT_TYPES = ("input_text", "output_text", "text", "summary_text", "reasoning_text", "refusal")
 
 
 class Part(msgspec.Struct, kw_only=True):
     type: Annotated[str, one_of(*TEXT_TYPES)]
     text: str | None = None
+    refusal: str | None = None
 
 
 class Item(msgspec.Struct, kw_only=True):
@@ -186,8 +187,16 @@ class _Messages:
                 template_call(item.call_id, item.name, arguments_of(item.arguments, f"{path}.arguments"))
             )
         elif item.type == "function_call_output":
-            shown = {"role": "tool", "content": _text(item.output, f"{path}.output")}
-            self._shown.append(shown if item.call_id is None else {**shown, "tool_call_id": item.call_id})
+            if item.call_id is None:
+                raise _missing(f"{path}.call_id")
+            if item.call_id not in self._call_ids():
+                raise InputError(
+                    f"{path}.call_id = {item.call_id[:60]!r} is no call of the input before it or of an "
+                    "earlier response; nothing was generated",
+                    param=f"{path}.call_id",
+                )
+            output = _text(item.output, f"{path}.output")
+            self._shown.append({"role": "tool", "content": output, "tool_call_id": item.call_id})
         else:
             raise InputError(
                 f"{path}.type = {item.type[:60]!r} is not served here; nothing was generated",
@@ -206,6 +215,9 @@ class _Messages:
         if role == "assistant":
             self._think(shown)
         self._shown.append(shown)
+
+    def _call_ids(self) -> set[str | None]:
+        return {call.get("id") for message in self._shown for call in message.get("tool_calls", ())}
 
     def _assistant(self) -> dict[str, Any]:
         """The assistant's message under way, or a new one without content."""
@@ -233,14 +245,15 @@ def _text(content: str | list[Part] | None, path: str) -> str:
         raise _missing(path)
     texts = []
     for index, part in enumerate(content):
-        if part.type not in TEXT_TYPES or part.text is None:
+        text = part.refusal if part.type == "refusal" else part.text
+        if part.type not in TEXT_TYPES or text is None:
             raise InputError(
                 f"{path}[{index}]: a part of type {part.type[:60]!r} is not served here, or has no text; nothing was "
                 "generated",
                 param=f"{path}[{index}]",
                 code="unsupported_value",
             )
-        texts.append(part.text)
+        texts.append(text)
     return "".join(texts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from typing import Any
 
 from mlxcel.api.wire.answers import AnswerShape, End, Piece, Usage, Whole, frame
@@ -31,12 +32,17 @@ def error_body(error: MlxcelError) -> dict[str, Any]:
     return {"error": {"message": error.message, "type": kind, "param": param, "code": error.code}}
 
 
-def models_body(model_ids: list[str], created: int) -> dict[str, Any]:
-    return {"object": "list", "data": [model_body(model_id, created) for model_id in model_ids]}
+def models_body(model_id: str, created: int) -> dict[str, Any]:
+    """A list of the one model, in OpenAI's shape and in Anthropic's at once."""
+    data = [model_body(model_id, created)]
+    return {"object": "list", "data": data, "has_more": False, "first_id": model_id, "last_id": model_id}
 
 
 def model_body(model_id: str, created: int) -> dict[str, Any]:
-    return {"id": model_id, "object": "model", "created": created, "owned_by": "mlxcel"}
+    """Units: `created` is seconds since the epoch."""
+    created_at = datetime.fromtimestamp(created, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    anthropics = {"type": "model", "display_name": model_id, "created_at": created_at}
+    return {"id": model_id, "object": "model", "created": created, "owned_by": "mlxcel", **anthropics}
 
 
 DONE = b"data: [DONE]\n\n"

@@ -416,6 +416,19 @@ def test_a_message_that_cannot_be_served_is_named_by_its_place(message: dict[str
     assert refusal_of(ChatFields, messages=[{"role": "user", "content": "x"}, message]).param == param
 
 
+def test_an_assistants_refusal_is_its_content_and_a_result_may_lack_its_calls_id() -> None:
+    assert messages_of(
+        {"role": "assistant", "content": None, "refusal": "No."},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "Never."}]},
+        {"role": "tool", "content": "7"},
+    ) == [
+        {"role": "assistant", "content": "No."},
+        {"role": "assistant", "content": "Never."},
+        {"role": "tool", "content": "7"},
+    ]
+    assert refusal_of(ChatFields, messages=[{"role": "user", "refusal": "No."}]).param == "messages[0].content"
+
+
 def test_calls_reach_the_template_with_their_arguments_as_an_object_and_results_with_their_id() -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a": [1]}'}}
     bare = {"function": {"name": "g", "arguments": ""}}

@@ -134,6 +134,8 @@ def test_an_error_is_openais_envelope(error: MlxcelError, kind: str, param: str 
 
 
 def test_the_list_of_models_holds_the_served_ones() -> None:
-    body = responses.models_body(["tiny"], 5)
-    assert body["object"] == "list"
-    assert body["data"] == [{"id": "tiny", "object": "model", "created": 5, "owned_by": "mlxcel"}]
+    body = responses.models_body("tiny", 5)
+    assert (body["object"], body["has_more"], body["first_id"], body["last_id"]) == ("list", False, "tiny", "tiny")
+    openais = {"id": "tiny", "object": "model", "created": 5, "owned_by": "mlxcel"}
+    anthropics = {"type": "model", "display_name": "tiny", "created_at": "1970-01-01T00:00:05Z"}
+    assert body["data"] == [{**openais, **anthropics}]
