@@ -11,7 +11,7 @@ import jsonschema
 import openai
 import pytest
 from openai import OpenAI
-from openai.types.responses import Response
+from openai.types.responses import Response, ToolChoiceAllowed
 from pydantic import BaseModel
 
 from tests.support.server_process import ServerProcess, serving, wait_for_metric
@@ -115,6 +115,13 @@ def test_forced_functions_are_called_with_arguments_that_fit_streamed_or_not(cli
             jsonschema.validate(json.loads(item.arguments), schema)
         deltas = [event.delta for event in events if event.type == "response.function_call_arguments.delta"]
         assert "".join(deltas) == "".join(item.arguments for item in whole.output if item.type == "function_call")
+
+
+def test_of_allowed_tools_only_those_are_called(client: OpenAI) -> None:
+    allowed: Any = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "get_time"}]}
+    response = ask(client, tools=TOOLS, tool_choice=allowed, max_output_tokens=200, parallel_tool_calls=False)
+    assert [item.name for item in response.output if item.type == "function_call"] == ["get_time"]
+    assert response.tool_choice == ToolChoiceAllowed.model_validate(allowed)
 
 
 def test_the_clients_stream_accumulates_thinking_text_and_calls(saying: ServerProcess) -> None:

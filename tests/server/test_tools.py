@@ -103,6 +103,20 @@ def test_a_named_tool_is_called_once_and_so_is_one_without_parallel_calls(client
         (_,) = called(ask(client, tools=TOOLS, tool_choice="required", parallel_tool_calls=False, seed=seed))
 
 
+def test_of_allowed_tools_only_those_are_shown_and_forced(client: OpenAI) -> None:
+    named: Any = [{"type": "function", "function": {"name": "get_time"}}]
+    allowed: Any = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": named}}
+    (only,) = [tool for tool in TOOLS if tool["function"]["name"] == "get_time"]
+    chosen = ask(client, tools=TOOLS, tool_choice=allowed, parallel_tool_calls=False, seed=1)
+    alone = ask(client, tools=[only], tool_choice="required", parallel_tool_calls=False, seed=1)
+    assert called(chosen) == called(alone)
+    assert [name for name, _ in called(chosen)] == ["get_time"]
+    named[0]["function"]["name"] = "nobody"
+    with pytest.raises(openai.BadRequestError) as refusal:
+        ask(client, tools=TOOLS, tool_choice=allowed)
+    assert refusal.value.param == "tool_choice"
+
+
 def test_a_streamed_call_is_the_whole_one_with_its_arguments_in_pieces(client: OpenAI) -> None:
     options: Any = {"tools": TOOLS, "tool_choice": NAMED, "temperature": 0}
     whole = ask(client, **options)

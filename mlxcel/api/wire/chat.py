@@ -9,9 +9,11 @@ import msgspec
 from mlxcel.api.wire.conversation import (
     NAME_PATTERN,
     AnswerSchema,
+    Chosen,
     Conversation,
     Tool,
     ToolChoice,
+    allowed_choice,
     arguments_of,
     by_path,
     template_call,
@@ -72,6 +74,18 @@ class NamedTool(msgspec.Struct, kw_only=True):
     function: NamedFunction | None = None
 
 
+class AllowedTools(msgspec.Struct, kw_only=True):
+    mode: Annotated[str, one_of("auto", "required")]
+    tools: list[NamedTool]
+
+
+class ChosenTools(NamedTool, kw_only=True):
+    """One function that must be called, or those that may be. Which fields it has follows from its type."""
+
+    type: Annotated[str, one_of("function", "allowed_tools")]
+    allowed_tools: AllowedTools | None = None
+
+
 class JsonSchema(msgspec.Struct, kw_only=True):
     name: str | None = None
     schema: Any = None
@@ -92,7 +106,7 @@ class ChatFields(GenerationFields, kw_only=True):
     top_logprobs: NTopLogprobs | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     tools: list[ChatTool] | None = None
-    tool_choice: Annotated[str, one_of("none", "auto", "required")] | NamedTool | None = None
+    tool_choice: Annotated[str, one_of("none", "auto", "required")] | ChosenTools | None = None
     parallel_tool_calls: bool | None = None
     response_format: ResponseFormat | None = None
 
@@ -133,12 +147,13 @@ class ChatFields(GenerationFields, kw_only=True):
         """
         if not self.messages:
             raise InputError("messages is empty; nothing was generated", param="messages")
-        choice, forced = _tool_choice(self.tool_choice)
+        chosen = _tool_choice(self.tool_choice)
         conversation = Conversation(
             messages=[_template_message(message, f"messages[{i}]") for i, message in enumerate(self.messages)],
             tools=tuple(_tool(tool, f"tools[{i}]") for i, tool in enumerate(self.tools or [])),
-            tool_choice=choice,
-            forced_tool=forced,
+            tool_choice=chosen.choice,
+            forced_tool=chosen.forced,
+            allowed_tools=chosen.allowed,
             is_parallel=self.parallel_tool_calls is not False,
             answer=_answer_schema(self.response_format),
             template_kwargs=self.chat_template_kwargs or {},
@@ -210,18 +225,21 @@ def _tool(tool: ChatTool, path: str) -> Tool:
     return Tool(function.name, function.description, function.parameters, f"{path}.function.parameters")
 
 
-def _tool_choice(choice: str | NamedTool | None) -> tuple[ToolChoice, str | None]:
-    if isinstance(choice, NamedTool):
+def _tool_choice(choice: str | ChosenTools | None) -> Chosen:
+    if isinstance(choice, ChosenTools):
+        if choice.type == "allowed_tools" and choice.allowed_tools is not None:
+            functions = [tool.function for tool in choice.allowed_tools.tools]
+            return allowed_choice(choice.allowed_tools.mode, [None if one is None else one.name for one in functions])
         if choice.type != "function" or choice.function is None:
             raise InputError(
-                "tool_choice: only a choice of type function, with the function's name, is served; nothing was "
-                "generated",
+                "tool_choice: only choices of type function, with the function's name, and allowed_tools are served; "
+                "nothing was generated",
                 param="tool_choice",
                 code="unsupported_value",
             )
-        return ToolChoice.REQUIRED, choice.function.name
+        return Chosen(ToolChoice.REQUIRED, choice.function.name)
     try:
-        return ToolChoice(choice or "auto"), None
+        return Chosen(ToolChoice(choice or "auto"))
     except ValueError:
         raise InputError(
             f"tool_choice = {choice!r} is none of auto, none, required, and no function; nothing was generated",

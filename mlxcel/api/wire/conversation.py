@@ -55,15 +55,16 @@ class AnswerSchema:
 class Conversation:
     """What a chat model is asked.
 
-    `messages` are as chat templates take them; `forced_tool` is the one function that must be called;
-    `template_kwargs_path` is the field that the template's variables come from. `sources` are the client's own words for
-    all that the template is given, by their paths in the body.
+    `messages` are as chat templates take them; `forced_tool` is the one function that must be called, and
+    `allowed_tools` are those that may be, None for all; `template_kwargs_path` is the field that the template's variables
+    come from. `sources` are the client's own words for all that the template is given, by their paths in the body.
     """
 
     messages: Sequence[dict[str, Any]]
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = ToolChoice.AUTO
     forced_tool: str | None = None
+    allowed_tools: frozenset[str] | None = None
     is_parallel: bool = True
     answer: AnswerSchema | None = None
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -90,7 +91,9 @@ class Conversation:
 
     @property
     def offered_tools(self) -> tuple[Tool, ...]:
-        return () if self.tool_choice is ToolChoice.NONE else self.tools
+        if self.tool_choice is ToolChoice.NONE:
+            return ()
+        return tuple(tool for tool in self.tools if self.allowed_tools is None or tool.name in self.allowed_tools)
 
     @property
     def callable_tools(self) -> tuple[Tool, ...]:
@@ -104,9 +107,10 @@ class Conversation:
             raise InputError(
                 f"{tool_choice} forces a call, but there are no {tools}; nothing was generated", param=tool_choice
             )
-        if self.forced_tool is not None and self.forced_tool not in {tool.name for tool in self.tools}:
+        named = self.allowed_tools or (frozenset() if self.forced_tool is None else {self.forced_tool})
+        if strange := sorted(named - {tool.name for tool in self.tools}):
             raise InputError(
-                f"{tool_choice} names {self.forced_tool!r}, which is not among the {tools}; nothing was generated",
+                f"{tool_choice} names {strange[0][:60]!r}, which is not among the {tools}; nothing was generated",
                 param=tool_choice,
             )
         if self.forces_calls and self.answer is not None:
@@ -120,6 +124,30 @@ class Conversation:
 def by_path(name: str, items: Sequence[Any] | None) -> dict[str, Any]:
     """The items of a list, by their paths."""
     return {f"{name}[{index}]": item for index, item in enumerate(items or [])}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a tool_choice asks for. `allowed` are the functions that may be called at all, None for every one."""
+
+    choice: ToolChoice
+    forced: str | None = None
+    allowed: frozenset[str] | None = None
+
+
+def allowed_choice(mode: str | None, names: Sequence[str | None] | None) -> Chosen:
+    """A choice of type allowed_tools: only these functions are shown, and called where `mode` requires it.
+
+    Errors: InputError for another mode, no functions, or one without a name.
+    """
+    allowed = frozenset(name for name in names or () if name is not None)
+    if mode not in ("auto", "required") or not allowed or None in (names or ()):
+        raise InputError(
+            "tool_choice of type allowed_tools needs a mode, auto or required, and functions by their names; nothing "
+            "was generated",
+            param="tool_choice",
+        )
+    return Chosen(ToolChoice(mode), allowed=allowed)
 
 
 def template_call(call_id: str | None, name: str, arguments: dict[str, Any]) -> dict[str, Any]:

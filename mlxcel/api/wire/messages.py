@@ -10,6 +10,7 @@ import msgspec
 from mlxcel.api.wire.conversation import (
     NAME_PATTERN,
     AnswerSchema,
+    Chosen,
     Conversation,
     Tool,
     ToolChoice,
@@ -96,12 +97,12 @@ class CountTokensFields(GenerationFields, kw_only=True):
                 param="messages",
                 code="unsupported_value",
             )
-        choice, forced = _tool_choice(self.tool_choice)
+        chosen = _tool_choice(self.tool_choice)
         conversation = Conversation(
             messages=self._template_messages(),
             tools=tuple(_tool(tool, f"tools[{index}]") for index, tool in enumerate(self.tools or [])),
-            tool_choice=choice,
-            forced_tool=forced,
+            tool_choice=chosen.choice,
+            forced_tool=chosen.forced,
             is_parallel=self.tool_choice is None or not self.tool_choice.disable_parallel_tool_use,
             answer=_answer_schema(self.output_config),
             template_kwargs=_template_kwargs(self.thinking),
@@ -225,17 +226,17 @@ def _tool(tool: InputTool, path: str) -> Tool:
     return Tool(tool.name, tool.description, tool.input_schema, f"{path}.input_schema")
 
 
-def _tool_choice(choice: InputToolChoice | None) -> tuple[ToolChoice, str | None]:
+def _tool_choice(choice: InputToolChoice | None) -> Chosen:
     kind = "auto" if choice is None else choice.type
     if kind == "tool" and choice is not None and choice.name is not None:
-        return ToolChoice.REQUIRED, choice.name
+        return Chosen(ToolChoice.REQUIRED, choice.name)
     choices = {"auto": ToolChoice.AUTO, "none": ToolChoice.NONE, "any": ToolChoice.REQUIRED}
     if kind not in choices:
         raise InputError(
             f"tool_choice.type = {kind!r} is none of auto, any, none, and no tool with a name; nothing was generated",
             param="tool_choice",
         )
-    return choices[kind], None
+    return Chosen(choices[kind])
 
 
 def _answer_schema(config: OutputConfig | None) -> AnswerSchema | None:

@@ -10,9 +10,11 @@ import msgspec
 from mlxcel.api.wire.conversation import (
     NAME_PATTERN,
     AnswerSchema,
+    Chosen,
     Conversation,
     Tool,
     ToolChoice,
+    allowed_choice,
     arguments_of,
     by_path,
     template_call,
@@ -54,9 +56,17 @@ class FunctionTool(msgspec.Struct, kw_only=True):
     strict: bool | None = None
 
 
-class ChosenFunction(msgspec.Struct, kw_only=True):
+class AllowedFunction(msgspec.Struct, kw_only=True):
     type: Annotated[str, one_of("function")]
     name: str | None = None
+
+
+class ChosenFunctions(AllowedFunction, kw_only=True):
+    """One function that must be called, or those that may be. Which fields it has follows from its type."""
+
+    type: Annotated[str, one_of("function", "allowed_tools")]
+    mode: Annotated[str, one_of("auto", "required")] | None = None
+    tools: list[AllowedFunction] | None = None
 
 
 class TextFormat(msgspec.Struct, kw_only=True):
@@ -83,7 +93,7 @@ class ResponseFields(GenerationFields, kw_only=True):
     instructions: str | None = None
     max_output_tokens: Limit | None = None
     tools: list[FunctionTool] | None = None
-    tool_choice: Annotated[str, one_of("none", "auto", "required")] | ChosenFunction | None = None
+    tool_choice: Annotated[str, one_of("none", "auto", "required")] | ChosenFunctions | None = None
     parallel_tool_calls: bool | None = None
     text: TextConfig | None = None
     reasoning: ReasoningConfig | None = None
@@ -139,12 +149,13 @@ class ResponseFields(GenerationFields, kw_only=True):
         """
         if self.instructions is not None:
             messages = [{"role": "system", "content": self.instructions}, *messages]
-        choice, forced = _tool_choice(self.tool_choice)
+        chosen = _tool_choice(self.tool_choice)
         conversation = Conversation(
             messages=messages,
             tools=tuple(_tool(tool, f"tools[{index}]") for index, tool in enumerate(self.tools or [])),
-            tool_choice=choice,
-            forced_tool=forced,
+            tool_choice=chosen.choice,
+            forced_tool=chosen.forced,
+            allowed_tools=chosen.allowed,
             is_parallel=self.parallel_tool_calls is not False,
             answer=_answer_schema(self.text),
             template_kwargs=_template_kwargs(self.reasoning),
@@ -269,14 +280,17 @@ def _tool(tool: FunctionTool, path: str) -> Tool:
     return Tool(tool.name, tool.description, tool.parameters, f"{path}.parameters")
 
 
-def _tool_choice(choice: str | ChosenFunction | None) -> tuple[ToolChoice, str | None]:
-    if isinstance(choice, ChosenFunction):
+def _tool_choice(choice: str | ChosenFunctions | None) -> Chosen:
+    if isinstance(choice, ChosenFunctions):
         if choice.type == "function" and choice.name is not None:
-            return ToolChoice.REQUIRED, choice.name
+            return Chosen(ToolChoice.REQUIRED, choice.name)
+        if choice.type == "allowed_tools":
+            return allowed_choice(choice.mode, [tool.name for tool in choice.tools or []])
     elif choice in (None, "auto", "none", "required"):
-        return ToolChoice(choice or "auto"), None
+        return Chosen(ToolChoice(choice or "auto"))
     raise InputError(
-        "tool_choice is none of auto, none, required, and no function with a name; nothing was generated",
+        "tool_choice is none of auto, none, required, allowed_tools, and no function with a name; nothing was "
+        "generated",
         param="tool_choice",
     )
 
