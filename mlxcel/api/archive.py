@@ -17,10 +17,11 @@ MOST_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class KeptResponse:
-    """A response as it was sent, and the conversation up to its end as chat templates take it."""
+    """A response as it was sent, the conversation up to its end as chat templates take it, and its own input."""
 
     body: dict[str, Any]
     messages: Sequence[dict[str, Any]]
+    input_items: Sequence[dict[str, Any]] = ()
 
 
 class ResponseArchive:
@@ -40,7 +41,7 @@ class ResponseArchive:
 
         One that is larger than all the room is not kept.
         """
-        n_bytes = len(msgspec.json.encode([response.body, response.messages]))
+        n_bytes = len(msgspec.json.encode([response.body, response.messages, response.input_items]))
         if n_bytes > self._most_bytes:
             return
         self._kept[response.body["id"]] = response, n_bytes

@@ -231,6 +231,30 @@ def test_a_response_is_kept_until_it_is_deleted_unless_it_asked_not_to_be(client
         client.responses.retrieve(unkept.id)
 
 
+def test_a_kept_responses_own_input_is_listed_page_by_page(client: OpenAI) -> None:
+    call: Any = {"type": "function_call", "call_id": "c", "name": "get_time", "arguments": "{}"}
+    result: Any = {"type": "function_call_output", "call_id": "c", "output": "Noon."}
+    assistant: Any = {"role": "assistant", "content": "Hello."}
+    response = ask(client, input=[{"role": "user", "content": "Hi"}, assistant, call, result])
+    for order in ("asc", "desc"):
+        listed = list(client.responses.input_items.list(response.id, order=order, limit=3))
+        kinds = ["message", "message", "function_call", "function_call_output"]
+        assert [item.type for item in listed] == (kinds if order == "asc" else kinds[::-1])
+    page = client.responses.input_items.list(response.id, limit=1).model_dump()
+    assert page["has_more"] and page["data"][0]["id"] == page["first_id"] == page["last_id"]
+    (only,) = client.responses.input_items.list(ask(client).id)
+    assert only.model_dump(include={"role", "content"}, exclude_none=True) == {
+        "role": "user",
+        "content": [{"type": "input_text", "text": QUESTION}],
+    }
+    for wrong, param in (({"order": "up"}, "order"), ({"limit": 0}, "limit"), ({"after": "x"}, "after")):
+        with pytest.raises(openai.BadRequestError) as refusal:
+            client.responses.input_items.list(response.id, extra_query=wrong)
+        assert refusal.value.param == param
+    with pytest.raises(openai.NotFoundError):
+        client.responses.input_items.list("resp_none")
+
+
 def test_a_stream_under_way_can_be_looked_at_and_cancelled_and_an_ended_one_cannot(
     client: OpenAI, server: ServerProcess
 ) -> None:

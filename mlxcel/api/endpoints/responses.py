@@ -1,4 +1,4 @@
-"""POST /v1/responses, and GET, DELETE and cancel by id."""
+"""POST /v1/responses, and GET, DELETE, cancel and the input by id."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from mlxcel.api.chat import converse
 from mlxcel.api.intake import Intake, priority_of
 from mlxcel.api.service import Service, now_s
 from mlxcel.api.statuses import json_response
+from mlxcel.api.wire.input_items import input_items, items_page
 from mlxcel.api.wire.response_objects import ResponseShape, template_message
 from mlxcel.api.wire.response_requests import ResponseFields
 from mlxcel.errors import InputError
@@ -40,7 +41,8 @@ def routes(service: Service, intake: Intake) -> list[Route]:
         def keep(body: dict[str, Any], message: Message) -> None:
             running.pop(body["id"], None)
             if fields.is_kept:
-                archive.keep(KeptResponse(body, [*messages, template_message(message)]))
+                items = input_items(body["id"], fields.input)
+                archive.keep(KeptResponse(body, [*messages, template_message(message)], items))
 
         shape = ResponseShape(choices.id, now_s(), service.model.id, fields, keep)
         running[shape.id], cancels[shape] = shape, choices.cancel
@@ -68,6 +70,10 @@ def routes(service: Service, intake: Intake) -> list[Route]:
         archive.delete(response_id)
         return json_response({"id": response_id, "object": "response", "deleted": True})
 
+    async def list_input_items(request: Request) -> Response:
+        kept = archive.get(request.path_params["response_id"], "response_id")
+        return json_response(items_page(kept.input_items, request.query_params))
+
     async def cancel(request: Request) -> Response:
         response_id = request.path_params["response_id"]
         shape = running.get(response_id)
@@ -85,5 +91,6 @@ def routes(service: Service, intake: Intake) -> list[Route]:
         Route("/v1/responses", create, methods=["POST"]),
         # One route, so that Allow names both methods.
         Route("/v1/responses/{response_id}", by_id, methods=["GET", "DELETE"]),
+        Route("/v1/responses/{response_id}/input_items", list_input_items, methods=["GET"]),
         Route("/v1/responses/{response_id}/cancel", cancel, methods=["POST"]),
     ]

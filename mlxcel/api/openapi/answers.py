@@ -149,6 +149,22 @@ class ResponseObject(Struct):
     usage: dict[str, Any] | None
 
 
+class InputItem(Struct):
+    id: str
+    type: Literal["message", "reasoning", "function_call", "function_call_output"]
+    status: Literal["completed"]
+
+
+class InputItems(Struct):
+    """GET /v1/responses/{id}/input_items: a part of the list."""
+
+    object: Literal["list"]
+    data: list[InputItem]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
 class DeletedResponse(Struct):
     id: str
     object: Literal["response"]

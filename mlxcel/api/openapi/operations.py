@@ -13,6 +13,7 @@ from mlxcel.api.openapi import answers
 from mlxcel.api.wire.chat import ChatFields
 from mlxcel.api.wire.completions import CompletionFields
 from mlxcel.api.wire.embeddings import EmbeddingFields
+from mlxcel.api.wire.input_items import MOST_ITEMS
 from mlxcel.api.wire.messages import CountTokensFields, MessagesFields
 from mlxcel.api.wire.response_requests import ResponseFields
 from mlxcel.api.wire.tokens import DetokenizeFields, TemplateFields, TokenizeFields
@@ -50,6 +51,11 @@ class Operation:
 
 
 _BY_ID: Mapping[str, Any] = {"response_id": {"type": "string", "minLength": 1, "pattern": "^[^/]+$"}}
+_PAGE: Mapping[str, Any] = {
+    "order": {"type": "string", "enum": ["asc", "desc"]},
+    "limit": {"type": "integer", "minimum": 1, "maximum": MOST_ITEMS},
+    "after": {"type": "string"},
+}
 _FLAG: Mapping[str, Any] = {"type": "string", "enum": ["0", "1", "false", "true"]}
 _PRIORITY: Mapping[str, Any] = {"X-Priority": {"type": "string", "enum": [lane.value for lane in Priority]}}
 
@@ -82,6 +88,10 @@ OPERATIONS = (
     Operation(
         "delete", "/v1/responses/{response_id}", "Keep a response no longer", answers.DeletedResponse,
         statuses=(404,), parameters=_BY_ID,
+    ),
+    Operation(
+        "get", "/v1/responses/{response_id}/input_items", "What a kept response was asked", answers.InputItems,
+        statuses=(404,), parameters={**_BY_ID, **_PAGE},
     ),
     Operation(
         "post", "/v1/responses/{response_id}/cancel", "Cancel a response under way", answers.ResponseObject,
