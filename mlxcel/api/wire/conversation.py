@@ -56,8 +56,9 @@ class Conversation:
     """What a chat model is asked.
 
     `messages` are as chat templates take them; `forced_tool` is the one function that must be called, and
-    `allowed_tools` are those that may be, None for all; `template_kwargs_path` is the field that the template's variables
-    come from. `sources` are the client's own words for all that the template is given, by their paths in the body.
+    `allowed_tools` are those that may be, None for all; `template_kwargs_path` is the field that the template's
+    variables come from. `sources` are the client's own words for all that the template is given, by their paths in the
+    body.
     """
 
     messages: Sequence[dict[str, Any]]
