@@ -157,9 +157,17 @@ class NotReady(StateError):
 
 
 class RequestTimedOut(StateError):
-    """An answer that took longer than --request-timeout."""
+    """A request that took longer than --request-timeout."""
 
     code = "request_timed_out"
+
+
+def request_timed_out(limit_s: float) -> RequestTimedOut:
+    """The end of a request that is not done when its time is over."""
+    return RequestTimedOut(
+        f"the request took longer than --request-timeout ({limit_s:g} s) and was ended; ask for fewer tokens, or start "
+        "the server with a larger one"
+    )
 
 
 class PortInUse(StateError):
@@ -175,6 +183,6 @@ class GenerationError(BugError):
 
 
 class EngineDead(BugError):
-    """The engine thread is gone or hangs; the process is about to exit."""
+    """The engine's or the tokenizer's thread is gone or hangs; the process is about to exit."""
 
     code = "engine_dead"

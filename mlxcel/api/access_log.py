@@ -75,6 +75,12 @@ def note(**parts: Any) -> None:
         line.note(**parts)
 
 
+def spent_s() -> float:
+    """Seconds since the head of the request that this task serves was read; 0 outside of one."""
+    line = _current.get()
+    return 0.0 if line is None else time.monotonic() - line.arrived_s
+
+
 def request_id() -> str | None:
     """The id of the request that this task serves."""
     line = _current.get()

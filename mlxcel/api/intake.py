@@ -59,14 +59,15 @@ class Intake:
     async def body(self, request: Request) -> bytes:
         """The whole body.
 
-        Errors: BodyTooLarge as soon as it is over the limit, at once where its head says so; SlowRequest.
+        Errors: BodyTooLarge as soon as it is over the limit, at once where its head says so; SlowRequest;
+        RequestTimedOut.
         """
         limit, timeout_s = self._settings.max_body_bytes, self._settings.request_read_timeout_s
         length = request.headers.get("content-length", "")
         if length.isdecimal() and int(length) > limit:
             raise body_too_large(limit)
         try:
-            return await asyncio.wait_for(_read(request, limit), timeout_s)
+            return await self._service.in_time(asyncio.wait_for(_read(request, limit), timeout_s))
         except asyncio.TimeoutError:
             raise SlowRequest(f"the body did not arrive in {timeout_s:g} s; nothing was generated") from None
 

@@ -1,7 +1,8 @@
 """The process's life: listen, load, serve, drain, and an exit that tells why.
 
 SIGTERM or SIGINT: the listener stays open, running requests end, new ones get 503, the model is freed, the web
-server is stopped last. A second signal leaves at once. A watchdog ends the process when the engine hangs.
+server is stopped last. A second signal leaves at once. A watchdog ends the process when the engine or the
+tokenizer hangs.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class Server:
         except MlxcelError as error:
             self._service.tickets.fail_all(error)
             await self._flush()
+            self._web.give_up()
             raise
         finally:
             self._web.should_exit = True
@@ -113,18 +115,22 @@ class Server:
             if not was_ready and self._service.engine.ready.is_set() and self._service.engine.error is None:
                 was_ready = True
                 self._on_ready()
-            self._watch_step()
+            self._watch_calls()
             if web.done():
                 raise BugError("the web server ended by itself; the server is stopping. Start it again")
 
-    def _watch_step(self) -> None:
-        started_s = self._service.engine.step_started_s
-        limit_s = self._settings.step_timeout_s
-        if started_s is not None and time.monotonic() - started_s > limit_s:
-            raise EngineDead(
-                f"a model call took longer than --step-timeout ({limit_s:g} s); every running request was "
-                "ended and the server is stopping. Start it again"
-            )
+    def _watch_calls(self) -> None:
+        """No thread can be ended by another: a call that does not return ends the process."""
+        service, limit_s = self._service, self._settings.step_timeout_s
+        for what, started_s in (
+            ("a model call", service.engine.step_started_s),
+            ("the tokenizer or the chat template", service.tokenizing_started_s),
+        ):
+            if started_s is not None and time.monotonic() - started_s > limit_s:
+                raise EngineDead(
+                    f"{what} took longer than --step-timeout ({limit_s:g} s); every running request was ended and the "
+                    "server is stopping. Start it again"
+                )
 
     async def _drain(self) -> None:
         service = self._service
@@ -150,7 +156,7 @@ class Server:
         try:
             while not ended.done():
                 await asyncio.wait([ended], timeout=WATCH_INTERVAL_S)
-                self._watch_step()
+                self._watch_calls()
             await self._all_answered()
         finally:
             ended.cancel()

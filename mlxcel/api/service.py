@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
 from mlxcel import __version__
+from mlxcel.api.access_log import spent_s
 from mlxcel.api.choices import Choices
 from mlxcel.api.generation import Generation
 from mlxcel.api.prepared import Prepared
@@ -24,7 +25,15 @@ from mlxcel.api.wire.requests import GenerationFields
 from mlxcel.core import Priority, Request, SamplingParams
 from mlxcel.engine.loop import Engine
 from mlxcel.engine.tickets import Ticket, Tickets
-from mlxcel.errors import ContextLengthExceeded, EngineDead, InputError, NotReady, UnknownModel, all_places_taken
+from mlxcel.errors import (
+    ContextLengthExceeded,
+    EngineDead,
+    InputError,
+    NotReady,
+    UnknownModel,
+    all_places_taken,
+    request_timed_out,
+)
 from mlxcel.grammar.compiler import Grammars, NoGrammars
 from mlxcel.metrics import ServerMetrics
 from mlxcel.model.tokenizer import Tokenizer
@@ -78,7 +87,10 @@ class Service:
     ) -> None:
         self.model = model
         self._n_places = n_places
+        self._limit_s = request_timeout_s
         self._n_tokenizing = 0
+        self.tokenizing_started_s: float | None = None
+        """When the call began that the tokenizer's thread is in, in monotonic seconds; None between calls."""
         self.engine = engine
         self.metrics = ServerMetrics(
             lambda: engine.stats, lambda: self._n_tokenizing, version=__version__, model_id=model.id
@@ -128,7 +140,8 @@ class Service:
         `prompt` is what it tokenises to generate from, and `param` the field that has it. Cancelled before its turn,
         the call never runs.
 
-        Errors: ContextLengthExceeded for a prompt that is hopelessly long, ServerBusy when every place is taken.
+        Errors: ContextLengthExceeded for a prompt that is hopelessly long, ServerBusy when every place is taken,
+        RequestTimedOut.
         """
         tokenizer = self._loaded_tokenizer
         if (fewest := tokenizer.fewest_tokens(prompt)) > self.model.context_tokens:
@@ -141,9 +154,33 @@ class Service:
         self._n_tokenizing += 1
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._tokenizing, call, tokenizer)
+            return await self.in_time(loop.run_in_executor(self._tokenizing, self._timed, call, tokenizer))
         finally:
             self._n_tokenizing -= 1
+
+    def _timed(self, call: Callable[[Tokenizer], T], tokenizer: Tokenizer) -> T:
+        """Owner: the tokenizer's thread."""
+        self.tokenizing_started_s = time.monotonic()
+        try:
+            return call(tokenizer)
+        finally:
+            self.tokenizing_started_s = None
+
+    async def in_time(self, work: Awaitable[T]) -> T:
+        """The work's result, which is given up when the time is over that the whole request may take.
+
+        Errors: RequestTimedOut, and whatever the work raises.
+        """
+        if self._limit_s is None:
+            return await work
+        task = asyncio.ensure_future(work)
+        try:
+            done, _ = await asyncio.wait([task], timeout=max(0.0, self._limit_s - spent_s()))
+        finally:
+            task.cancel()
+        if not done:
+            raise request_timed_out(self._limit_s)
+        return task.result()
 
     def sampling(self, fields: GenerationFields, tokenizer: Tokenizer) -> SamplingParams:
         """How the request's tokens are picked, over the server's defaults.
@@ -177,7 +214,7 @@ class Service:
                 "waiting); nothing was generated. Ask for fewer, or start it with a larger --max-queue-depth",
                 param="n" if len(groups) == 1 else "prompt",
             )
-        opened = [self.tickets.open_group(group) for group in requests]
+        opened = [self.tickets.open_group(group, spent_s=spent_s()) for group in requests]
         tickets = [ticket for group in opened for ticket in group]
         try:
             for ticket in tickets:

@@ -84,12 +84,16 @@ def serve(
     allowed_hosts: Annotated[Optional[str], typer.Option(help="More Host names to answer to, or *.")] = None,
     cors_origins: Annotated[Optional[str], typer.Option(help="Origins whose pages may ask, or *.")] = None,
     request_read_timeout: Annotated[Optional[float], typer.Option(help="Seconds a request may arrive in.")] = None,
-    request_timeout: Annotated[Optional[float], typer.Option(help="Seconds an answer may take.")] = None,
+    request_timeout: Annotated[
+        Optional[float], typer.Option(help="Seconds a request may take, from its head to its answer's end.")
+    ] = None,
     write_timeout: Annotated[Optional[float], typer.Option(help="Seconds an answer may stay unread.")] = None,
     log_format: Annotated[Optional[str], typer.Option(help="text or json.")] = None,
     log_prompts: Annotated[Optional[bool], typer.Option("--log-prompts", help="Log what clients send.")] = None,
     drain_timeout: Annotated[Optional[float], typer.Option(help="Seconds to finish after SIGTERM.")] = None,
-    step_timeout: Annotated[Optional[float], typer.Option(help="Seconds one model call may take.")] = None,
+    step_timeout: Annotated[
+        Optional[float], typer.Option(help="Seconds one call of the model or the chat template may take.")
+    ] = None,
     log_file: Annotated[Optional[str], typer.Option(help="The server's own log; stderr if unset.")] = None,
     models_dir: ModelsDirOption = None,
     config: ConfigOption = None,

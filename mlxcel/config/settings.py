@@ -98,7 +98,7 @@ class ServeSettings:
     )  # fmt: skip
     request_read_timeout_s: float = _setting(60.0, "longest time for a request to arrive", at_least=0.1, at_most=MOST_S)
     request_timeout_s: float | None = _setting(
-        None, "longest time from a request's acceptance to its end; no limit if unset", at_least=0.1, at_most=MOST_S
+        None, "longest time from a request's head to its answer's end; no limit if unset", at_least=0.1, at_most=MOST_S
     )
     write_timeout_s: float = _setting(
         60.0, "how long a client may leave its answer unread", at_least=0.1, at_most=MOST_S
@@ -109,7 +109,10 @@ class ServeSettings:
         15.0, "how long running requests may finish after SIGTERM", at_least=0, at_most=MOST_S
     )
     step_timeout_s: float = _setting(
-        120.0, "longest model call before the server gives up", at_least=0.1, at_most=MOST_S
+        120.0,
+        "longest call of the model, the tokenizer or its template before the server gives up",
+        at_least=0.1,
+        at_most=MOST_S,
     )
     log_file: str | None = _setting(None, "the server's own log; stderr if unset")
 

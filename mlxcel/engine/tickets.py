@@ -13,7 +13,7 @@ from typing import Protocol
 
 from mlxcel.core import Event, FinishReason, Request
 from mlxcel.engine.pace import Journey, Pace
-from mlxcel.errors import BugError, MlxcelError, RequestTimedOut
+from mlxcel.errors import BugError, MlxcelError, request_timed_out
 from mlxcel.metrics.traffic import Traffic
 
 
@@ -83,7 +83,7 @@ class Submit(Protocol):
 
 
 class Tickets:
-    """Every ticket that has not ended; none lasts longer than `limit_s`, where there is one.
+    """Every ticket that has not ended; its request may take `limit_s` in all, where there is a limit.
 
     How their tokens come is measured into `traffic`.
     """
@@ -112,14 +112,17 @@ class Tickets:
         (ticket,) = self.open_group([request])
         return ticket
 
-    def open_group(self, requests: Iterable[Request]) -> list[Ticket]:
-        """A ticket for each of several answers to one prompt; the engine accepts all or none."""
+    def open_group(self, requests: Iterable[Request], *, spent_s: float = 0.0) -> list[Ticket]:
+        """A ticket for each of several answers to one prompt; the engine accepts all or none.
+
+        `spent_s` is the part of the limit that went before.
+        """
         tickets = [Ticket(request, self._cancel) for request in requests]
         for ticket in tickets:
             self._open[ticket.request.id] = ticket
             self._emptied.clear()
             if self._limit_s is not None:
-                alarm = asyncio.get_running_loop().call_later(self._limit_s, self._time_out, ticket)
+                alarm = asyncio.get_running_loop().call_later(self._limit_s - spent_s, self._time_out, ticket)
                 self._alarms[ticket.request.id] = alarm
         self._submit(*(ticket.request for ticket in tickets))
         return tickets
@@ -145,11 +148,9 @@ class Tickets:
         await self._emptied.wait()
 
     def _time_out(self, ticket: Ticket) -> None:
+        assert self._limit_s is not None
         ticket.cancel()
-        error = RequestTimedOut(
-            f"the answer took longer than --request-timeout ({self._limit_s:g} s) and was ended; ask for fewer tokens, "
-            "or start the server with a larger one"
-        )
+        error = request_timed_out(self._limit_s)
         self.deliver([Event(ticket.request.id, None, FinishReason.ERROR, error)])
 
     def _close(self, request_id: str) -> None:

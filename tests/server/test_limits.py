@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.raw_http import ask, head, post, read_answer
 from tests.support.server_process import ServerProcess, serving, wait_for_metric
+from tests.support.tiny_llama import make_tiny_llama
 
 LONG = b'{"prompt": "Once", "max_tokens": 2000, "temperature": 0, "ignore_eos": true, "stream": true}'
 
@@ -126,3 +127,36 @@ def test_an_answer_over_the_time_limit_ends_with_an_error_and_frees_its_place(
         wait_for_metric(client, "mlxcel_slots_used", 0)
         assert client.post("/v1/completions", json={"prompt": "a", "max_tokens": 1}).status_code == 200
         assert server.stop() == 0
+
+
+ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+CALL_TIMEOUT_S = 4
+
+
+def test_a_request_ends_in_time_wherever_it_is_and_a_template_that_never_ends_ends_the_process(tmp_path: Path) -> None:
+    template = "{% if messages[0]['content'] == 'endless' %}" + ENDLESS + "{% endif %}{{ messages[0]['content'] }}"
+    folder = make_tiny_llama(tmp_path / "endless", chat_template=template)
+    limits = ("--request-timeout", "0.5", "--step-timeout", str(CALL_TIMEOUT_S))
+    with serving(folder, *limits) as server, server.client() as client:
+        in_body = ask(server.url, head("POST /v1/completions HTTP/1.1", "Content-Length: 99") + b"{")
+        assert (in_body.status, in_body.error["code"]) == (504, "request_timed_out")
+        in_template = client.post(
+            "/v1/chat/completions", json={"messages": [{"role": "user", "content": "endless"}], "stream": True}
+        )
+        behind_it = client.post("/tokenize", json={"content": "a"})
+        for answer in (in_template, behind_it):
+            assert (answer.status_code, answer.json()["error"]["code"]) == (504, "request_timed_out")
+            assert "--request-timeout (0.5 s)" in answer.json()["error"]["message"]
+        assert client.get("/health").status_code == 200
+        assert server.wait() == 70, server.text
+    assert f"the chat template took longer than --step-timeout ({CALL_TIMEOUT_S} s)" in server.text
+
+
+def test_who_waits_for_a_template_that_never_ends_is_told_that_the_server_stops(tmp_path: Path) -> None:
+    folder = make_tiny_llama(
+        tmp_path / "endless", chat_template="{% if messages[0]['content'] == 'endless' %}" + ENDLESS + "{% endif %}"
+    )
+    with serving(folder, "--step-timeout", "1") as server, server.client() as client:
+        told = client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "endless"}]})
+        assert (told.status_code, told.json()["error"]["code"]) == (503, "not_ready")
+        assert server.wait() == 70, server.text
