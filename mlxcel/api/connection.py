@@ -16,6 +16,7 @@ from starlette.types import Scope
 
 from mlxcel.api.access_log import REQUEST_ID, RequestLine
 from mlxcel.api.linger import LingeringTransport
+from mlxcel.api.presence import Presence
 from mlxcel.api.statuses import status_of
 from mlxcel.api.wire.responses import error_body
 from mlxcel.errors import BodyTooLarge, HeadTooLarge, InputError, MalformedRequest, SlowRequest
@@ -94,11 +95,13 @@ class Connection(HTTPProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._outlet = LingeringTransport(transport, is_owed=self._is_owed)
+        self._presence = Presence(self._outlet, may_probe=self._may_interim)
         super().connection_made(self._outlet)
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._outlet.lost()
+        self._presence.stop()
         self._stop(self._head_alarm)
         self._stop(self._write_alarm)
         super().connection_lost(exc)
@@ -138,8 +141,14 @@ class Connection(HTTPProtocol):
             self._look_for_body(len(data), n_more=len(self.cycle.body) - n_body)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """The client sends no more. It is told of a request that is not whole; otherwise it has left."""
+        """The client sends no more.
+
+        It is told of a request that is not whole, and answered one that is if it is still there; else it has left.
+        """
         self._has_eof = True
+        if self._may_interim() and not self._n_head_bytes:
+            self._presence.watch()
+            return True
         if self._is_broken or self._outlet.is_closing() or not (self._is_in_body or self._n_head_bytes):
             return False
         if self._is_answering and not self._is_in_body:
@@ -192,6 +201,9 @@ class Connection(HTTPProtocol):
         if self._last_word is not None and is_last:
             self._refuse(self._last_word)
             return
+        if self._has_eof and not self._is_answering:
+            self._outlet.close()
+            return
         self._look_for_head(before)
         if self._n_head_bytes:
             self._await_head()
@@ -211,6 +223,12 @@ class Connection(HTTPProtocol):
     @property
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
+
+    def _may_interim(self) -> bool:
+        """One whole request waits for its answer, of which nothing was written."""
+        if not self._is_answering or self._is_in_body or self._is_broken or getattr(self, "pipeline", None):
+            return False
+        return not self.cycle.response_started and self.cycle.scope["http_version"] == "1.1"
 
     def _is_owed(self) -> bool:
         return not self._has_eof and (self._is_broken or self._is_in_body or bool(self._n_head_bytes))

@@ -340,6 +340,18 @@ def test_garbage_after_a_request_is_refused_after_its_answer(server: ServerProce
     assert received.count(b'"text_completion"') == 1
 
 
+@pytest.mark.parametrize("is_streaming", [False, True])
+def test_a_client_that_closes_only_its_sending_half_is_answered(server: ServerProcess, is_streaming: bool) -> None:
+    body = json.dumps({"prompt": "a", "max_tokens": 40, "ignore_eos": True, "stream": is_streaming}).encode()
+    with connected(server.url) as client:
+        client.sendall(post(COMPLETIONS, body))
+        client.shutdown(socket.SHUT_WR)
+        answer = read_answer(client)
+        assert answer.status == 200
+        assert answer.body.endswith(b"data: [DONE]\n\n") if is_streaming else b'"completion_tokens":40' in answer.body
+        assert client.recv(100) == b""
+
+
 def test_a_connection_serves_again_after_a_refusal(server: ServerProcess) -> None:
     with connected(server.url) as client:
         for body, status in [(b"{", 400), (GOOD, 200), (b'{"prompt": 7}', 400), (GOOD, 200)]:

@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.raw_http import ask, head, post, read_answer
-from tests.support.server_process import ServerProcess, serving, wait_for_metric
+from tests.support.raw_http import ask, connected, head, post, read_answer
+from tests.support.server_process import ServerProcess, metric, serving, wait_for_metric
 from tests.support.tiny_llama import make_tiny_llama
 
 LONG = b'{"prompt": "Once", "max_tokens": 2000, "temperature": 0, "ignore_eos": true, "stream": true}'
@@ -126,6 +126,18 @@ def test_an_answer_over_the_time_limit_ends_with_an_error_and_frees_its_place(
             assert "retry-after" in answer.headers
         wait_for_metric(client, "mlxcel_slots_used", 0)
         assert client.post("/v1/completions", json={"prompt": "a", "max_tokens": 1}).status_code == 200
+        assert server.stop() == 0
+
+
+def test_a_client_that_closes_its_sending_half_and_then_leaves_frees_its_place(tiny_model: Path) -> None:
+    slow = ("-m", "tests.support.faulty_server", "slow=50")
+    with serving(tiny_model, program=slow) as server, server.client() as watching:
+        with connected(server.url) as client:
+            client.sendall(post("/v1/completions", LONG.replace(b'"stream": true', b'"stream": false')))
+            client.shutdown(socket.SHUT_WR)
+            wait_for_metric(watching, "mlxcel_decoding", 1)
+        wait_for_metric(watching, "mlxcel_slots_used", 0, polls=2000)
+        assert metric(watching, "mlxcel_generated_tokens_total") < 2000
         assert server.stop() == 0
 
 
