@@ -102,19 +102,20 @@ def _eos_ids(values: dict[str, Any]) -> frozenset[int]:
 
 
 def _context_tokens(text_configs: list[dict[str, Any]]) -> int | None:
-    sizes = [
-        values[key]
+    declared = [
+        (key, values[key])
         for values in text_configs
         for key in ("max_position_embeddings", "max_sequence_length", "seq_length", "n_positions")
-        if isinstance(values.get(key), int)
+        if values.get(key) is not None
     ]
-    if sizes and min(sizes) < 2:
-        raise ModelError(
-            f"config.json says that the context holds {min(sizes)} tokens, which leaves no room for an answer; nothing "
-            "was loaded. Mend max_position_embeddings there",
-            param="model",
-        )
-    return min(sizes) if sizes else None
+    for key, size in declared:
+        if not isinstance(size, int) or size < 2:
+            raise ModelError(
+                f"{key} = {size!r} is no count of tokens that leaves room for an answer; nothing was loaded. Mend it "
+                "in config.json",
+                param="model",
+            )
+    return min((size for _, size in declared), default=None)
 
 
 def _read_json(path: Path, *, required: bool) -> dict[str, Any]:

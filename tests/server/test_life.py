@@ -159,7 +159,7 @@ def test_a_server_whose_log_cannot_be_written_serves_and_exits_0(tiny_model: Pat
         ("config.json", {"hidden_size": "64"}),
         ("config.json", {"num_attention_heads": 0}),
         ("config.json", {"max_position_embeddings": 1}),
-        ("config.json", {"max_position_embeddings": None}),
+        ("config.json", {"max_position_embeddings": "512"}),
         ("config.json", {"eos_token_id": "x"}),
         ("tokenizer_config.json", [1]),
         ("tokenizer_config.json", {"tokenizer_class": 5}),

@@ -50,6 +50,7 @@ def test_end_tokens_are_the_union_of_what_the_configs_declare(
         ({"n_positions": 1024}, 1024),
         ({"max_sequence_length": 512, "max_position_embeddings": 2048}, 512),
         ({"text_config": {"max_position_embeddings": 4096}}, 4096),
+        ({"max_position_embeddings": None}, None),
         ({"max_position_embeddings": None, "seq_length": 77}, 77),
     ],
 )
@@ -100,6 +101,14 @@ def test_a_config_that_is_no_json_object_is_refused_by_name(tmp_path: Path, name
 def test_an_end_token_that_is_no_id_is_refused(tmp_path: Path, declared: Any) -> None:
     folder = folder_of(tmp_path, config={"eos_token_id": declared})
     with pytest.raises(ModelError, match="eos_token_id"):
+        read_checkpoint(folder)
+
+
+@pytest.mark.parametrize("declared", ["512", 512.0, [512], {}, 1, 0, -1, True])
+@pytest.mark.parametrize("key", ["max_position_embeddings", "n_positions"])
+def test_a_context_that_is_no_count_of_tokens_is_refused(tmp_path: Path, key: str, declared: Any) -> None:
+    folder = folder_of(tmp_path, config={"max_sequence_length": 512, "text_config": {key: declared}})
+    with pytest.raises(ModelError, match=key):
         read_checkpoint(folder)
 
 
