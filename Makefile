@@ -3,7 +3,7 @@
 # make test-floor   the server's tests with the versions that MacPorts has
 # make setup   .venv with .venv/bin/mlxcel     make check   lint, types, layering
 # make bench   our served rate beside mlx_lm.server's    make bench-recut   tools/recut on a large repository
-# make soak    long runs: clients that leave, too many clients, /health under load (some minutes)
+# make soak    long runs: clients that leave, too many clients, /health under load, every moment of a re-cut killed
 # make demo-recut   the patch-stack tool in two minutes of reading
 # make fuzz-api   an hour of requests against the OpenAPI document; EXAMPLES=n for each operation
 # make lock    resolve the development dependencies again
@@ -53,6 +53,7 @@ bench: setup
 
 soak: setup
 	$(bin)/python -m bench.soak
+	CRASH_EVERY=1 $(bin)/python -m pytest -n 2 tests/git/test_crash.py
 
 bench-recut: setup
 	$(bin)/python bench/recut_speed.py
