@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.raw_http import RawAnswer, ask, ask_in_a_row, connected, head, post, read_answer
+from tests.support.raw_http import RawAnswer, ask, ask_in_a_row, connected, head, post, read_answer, send_and_end
 from tests.support.server_process import ServerProcess, metric, serving, wait_for_metric
 
 READ_TIMEOUT_S = 2
@@ -344,8 +344,7 @@ def test_garbage_after_a_request_is_refused_after_its_answer(server: ServerProce
 def test_a_client_that_closes_only_its_sending_half_is_answered(server: ServerProcess, is_streaming: bool) -> None:
     body = json.dumps({"prompt": "a", "max_tokens": 40, "ignore_eos": True, "stream": is_streaming}).encode()
     with connected(server.url) as client:
-        client.sendall(post(COMPLETIONS, body))
-        client.shutdown(socket.SHUT_WR)
+        send_and_end(client, post(COMPLETIONS, body))
         answer = read_answer(client)
         assert answer.status == 200
         assert answer.body.endswith(b"data: [DONE]\n\n") if is_streaming else b'"completion_tokens":40' in answer.body

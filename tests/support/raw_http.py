@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPResponse
@@ -12,6 +13,8 @@ from typing import Any, NamedTuple
 import httpx
 
 ANSWER_S = 30.0
+HOLD_BACK: int = getattr(socket, "TCP_CORK" if sys.platform == "linux" else "TCP_NOPUSH")
+"""Keeps a packet that is not full until there is more to send, or no more at all."""
 
 
 class RawAnswer(NamedTuple):
@@ -49,10 +52,18 @@ def read_answer(client: socket.socket, *, method: str = "GET") -> RawAnswer:
 def ask(url: str, sent: bytes, *, method: str = "GET", ends: bool = False) -> RawAnswer:
     """Send bytes on a connection of their own and read one response; `ends` closes the sending half first."""
     with connected(url) as client:
-        client.sendall(sent)
         if ends:
-            client.shutdown(socket.SHUT_WR)
+            send_and_end(client, sent)
+        else:
+            client.sendall(sent)
         return read_answer(client, method=method)
+
+
+def send_and_end(client: socket.socket, sent: bytes) -> None:
+    """Send a few bytes and close the sending half in one packet, so that no answer begins between the two."""
+    client.setsockopt(socket.IPPROTO_TCP, HOLD_BACK, 1)
+    client.sendall(sent)
+    client.shutdown(socket.SHUT_WR)
 
 
 def ask_in_a_row(url: str, sent: bytes) -> bytes:
