@@ -141,12 +141,12 @@ class ServerBusy(StateError):
     code = "server_busy"
 
 
-def all_places_taken(n_places: int) -> ServerBusy:
+def all_places_taken(n_places: int, *, retry_after_s: int = 1) -> ServerBusy:
     """The refusal of a request for which there is neither a place to run nor one to wait."""
     return ServerBusy(
         f"all {n_places} places (running and waiting) are taken; nothing was started. "
         "Try again shortly, or start the server with a larger --max-queue-depth",
-        retry_after_s=1,
+        retry_after_s=retry_after_s,
     )
 
 

@@ -131,8 +131,12 @@ class Service:
 
     def check_room(self) -> None:
         """Errors: ServerBusy when every place is taken."""
-        if self._n_places is not None and len(self.tickets) + self._n_tokenizing >= self._n_places:
+        if self._n_places is not None and not self._has_room:
             raise all_places_taken(self._n_places)
+
+    @property
+    def _has_room(self) -> bool:
+        return self._n_places is None or len(self.tickets) + self._n_tokenizing < self._n_places
 
     async def tokenize(self, call: Callable[[Tokenizer], T], *, prompt: str = "", param: str | None = None) -> T:
         """Run a call of the tokenizer or the grammars on the tokenizer's thread.
@@ -150,7 +154,9 @@ class Service:
                 "in all; nothing was generated. Shorten the prompt",
                 param=param,
             )
-        self.check_room()
+        if self._n_places is not None and not self._has_room:
+            after_s = self.tickets.returns.after_s(time.monotonic())
+            raise all_places_taken(self._n_places, retry_after_s=after_s)
         self._n_tokenizing += 1
         try:
             loop = asyncio.get_running_loop()

@@ -13,7 +13,8 @@ from typing import Protocol
 
 from mlxcel.core import Event, FinishReason, Request
 from mlxcel.engine.pace import Journey, Pace
-from mlxcel.errors import BugError, MlxcelError, request_timed_out
+from mlxcel.engine.returns import Returns
+from mlxcel.errors import BugError, MlxcelError, ServerBusy, request_timed_out
 from mlxcel.metrics.traffic import Traffic
 
 
@@ -85,7 +86,7 @@ class Submit(Protocol):
 class Tickets:
     """Every ticket that has not ended; its request may take `limit_s` in all, where there is a limit.
 
-    How their tokens come is measured into `traffic`.
+    How their tokens come is measured into `traffic`; `returns` says when whoever finds no place may come back.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Tickets:
         self._submit = submit
         self._cancel = cancel
         self._limit_s = limit_s
+        self.returns = Returns()
         self._pace = Pace(traffic or Traffic())
         self._open: dict[str, Ticket] = {}
         self._alarms: dict[str, asyncio.TimerHandle] = {}
@@ -129,6 +131,7 @@ class Tickets:
 
     def deliver(self, events: list[Event]) -> None:
         """Hand one step's events to their tickets."""
+        now_s = time.monotonic()
         step: list[tuple[Journey, Event]] = []
         for event in events:
             ticket = self._open.get(event.request_id)
@@ -138,7 +141,9 @@ class Tickets:
             step.append((ticket.journey, event))
             if event.finish is not None:
                 self._close(event.request_id)
-        self._pace.measure(step, time.monotonic())
+                if not isinstance(event.error, ServerBusy):
+                    self.returns.place_freed(now_s)
+        self._pace.measure(step, now_s)
 
     def fail_all(self, error: MlxcelError) -> None:
         """End every open ticket, when the engine no longer will."""
