@@ -42,11 +42,11 @@ check: setup
 	PYTHONPATH=tools $(bin)/lint-imports
 
 test: check setup-model setup-tcl
-	$(bin)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
+	$(bin)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not long" $(TESTS)
 
 test-floor: setup
 	@setup/floor
-	.venv-floor/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not real_model" --ignore tests/unit/load -k "not bench" $(FLOOR_TESTS)
+	.venv-floor/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not real_model and not long" --ignore tests/unit/load -k "not bench" $(FLOOR_TESTS)
 
 bench: setup
 	$(bin)/python -m bench.served_rate
@@ -54,6 +54,7 @@ bench: setup
 soak: setup
 	$(bin)/python -m bench.soak
 	CRASH_EVERY=1 $(bin)/python -m pytest -n 2 tests/git/test_crash.py
+	$(bin)/python -m pytest -n 2 -m long tests
 
 bench-recut: setup
 	$(bin)/python bench/recut_speed.py

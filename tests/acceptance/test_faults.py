@@ -41,7 +41,13 @@ def details(report: Report, ending: Ending) -> dict[str, str]:
     return {row.case: row.after.detail for row in report.rows if row.after and row.after.ending is ending}
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+WAITS = ("forgetful-queue", "deaf")
+"""Shown by waiting in vain, again and again."""
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param(fault, marks=[pytest.mark.long] if fault in WAITS else []) for fault in FAULTS]
+)
 def test_a_fault_is_found_by_its_matrix_and_said_in_words(judged: Judged, fault: str) -> None:
     matrix, only, words = FAULTS[fault]
     report = judged(f"{SOUND} --fault {fault}", matrix, only=only, **LIMITS.get(fault, {}))
@@ -59,7 +65,12 @@ def test_a_fault_is_found_by_its_matrix_and_said_in_words(judged: Judged, fault:
 
 @pytest.mark.parametrize(
     ("matrix", "only"),
-    [("eos", "nested config"), ("bos", "both write it"), ("abort", "in decode, whole"), ("queue", "depth 2")],
+    [
+        ("eos", "nested config"),
+        ("bos", "both write it"),
+        ("abort", "in decode, whole"),
+        pytest.param("queue", "depth 2", marks=pytest.mark.long),
+    ],
 )
 def test_the_same_rows_pass_where_the_server_is_sound(judged: Judged, matrix: str, only: str) -> None:
     report = judged(SOUND, matrix, only=only)

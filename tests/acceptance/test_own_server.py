@@ -15,7 +15,12 @@ from tests.acceptance.conftest import FLAGS, OURS, ROOT, Judged
 
 @pytest.mark.parametrize(
     ("matrix", "only"),
-    [("abort", "in decode, whole"), ("eos", "nested config"), ("bos", "both write it"), ("queue", "depth 2")],
+    [
+        pytest.param("abort", "in decode, whole", marks=pytest.mark.long),
+        ("eos", "nested config"),
+        ("bos", "both write it"),
+        pytest.param("queue", "depth 2", marks=pytest.mark.long),
+    ],
 )
 def test_our_server_passes(judged: Judged, matrix: str, only: str) -> None:
     report = judged(OURS, matrix, only=only)

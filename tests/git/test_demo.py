@@ -6,9 +6,12 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 DEMO = Path(__file__).resolve().parents[2] / "tools" / "demo-recut"
 
 
+@pytest.mark.long
 def test_the_demo_runs_to_its_end_in_a_folder_of_its_own(tmp_path: Path) -> None:
     scratch, home = tmp_path / "scratch", tmp_path / "home"
     scratch.mkdir()

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.git.forge import ZERO_SIZE_RESOLVED, Forge, copy_forge, resolve
 from tests.git.forked import must
 
@@ -189,6 +191,7 @@ def test_withdrawing_gives_up_the_whole_topic_and_says_why(forge: Forge) -> None
     assert any("topic/zero-size is withdrawn" in note for note in later["notes"])
 
 
+@pytest.mark.long
 def test_two_hundred_topics_move_together(bare_forge: Forge) -> None:
     forge = bare_forge
     base = forge.record.base

@@ -127,6 +127,7 @@ def test_a_release_is_a_tag_whose_portfile_holds_its_own_distfiles_checksums(
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_the_devel_port_is_upstream_at_its_date_and_local_keeps_the_release(
     landed: tuple[Forge, list[str]], tmp_path: Path
 ) -> None:

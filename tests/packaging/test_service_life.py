@@ -135,6 +135,7 @@ def test_a_bad_config_is_tried_every_thirty_seconds_with_one_clear_line_each(
     assert "Did you mean max_batch_size?" in lines[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("daemon", [30.0], indirect=True)
 def test_a_port_in_use_is_75_and_the_daemon_comes_up_once_it_is_free(daemon: Daemon, row: Row) -> None:
     with socket.create_server(("127.0.0.1", httpx.URL(daemon.url).port or 0)):
@@ -145,6 +146,7 @@ def test_a_port_in_use_is_75_and_the_daemon_comes_up_once_it_is_free(daemon: Dae
     row("port in use", "exit 75, then ready", daemon.until_ready())
 
 
+@pytest.mark.long
 def test_an_upgrade_under_load_ends_every_accepted_request_and_a_rollback_waits_for_load(
     daemon: Daemon, row: Row
 ) -> None:
