@@ -121,6 +121,7 @@ class Engine:
 
     def _turn(self, parts: EngineParts) -> None:
         scheduler, runner = parts.scheduler, parts.runner
+        n_generated_before = self.stats.n_generated_tokens
         self._drain(parts)
         for keep in scheduler.keeps():
             try:
@@ -163,7 +164,7 @@ class Engine:
         self.stats.n_step_slots += n_steps * n_running
         self.stats.n_decode_steps += bool(plan.decode)
         runner.forget(scheduler.prefixes.take_dropped())
-        self._count_turn(has_work=bool(plan.decode or plan.chunks or plan.forks))
+        self._count_turn(gave_a_token=self.stats.n_generated_tokens > n_generated_before)
         self._publish(parts)
 
     def _decode(self, parts: EngineParts, rows: SequenceOf[Sequence]) -> None:
@@ -233,15 +234,15 @@ class Engine:
         with self._step():
             runner.probe()
 
-    def _count_turn(self, *, has_work: bool) -> None:
+    def _count_turn(self, *, gave_a_token: bool) -> None:
         """Turns that fail one after the other are a broken engine, though it still passes its probes.
 
         Errors: EngineDead, which ends the thread.
         """
-        if self._has_failed_step:
-            self._n_failed_turns += 1
-        elif has_work:
+        if gave_a_token:
             self._n_failed_turns = 0
+        elif self._has_failed_step:
+            self._n_failed_turns += 1
         self._has_failed_step = False
         if self._n_failed_turns == FAILED_TURNS_IN_A_ROW:
             raise EngineDead(

@@ -243,6 +243,18 @@ def test_ten_turns_in_a_row_that_fail_end_the_engine_though_it_passes_its_probes
     assert isinstance(engine.error, EngineDead) and "10 turns in a row" in engine.error.message
 
 
+def test_prompts_that_still_prefill_do_not_keep_an_engine_alive_that_gives_no_token() -> None:
+    with engine_of(FailingRunner(PretendRunner(), decode_calls=set(range(1, 100)))) as (engine, heard):
+        engine.start()
+        for name in (f"r{index}" for index in range(16)):
+            engine.submit(request(name, [1, 2, 3], 2))
+            heard.until_ended(name)
+            if isinstance(heard.ends[name].error, EngineDead):
+                break
+        assert engine.ended.wait(PATIENCE_S)
+    assert isinstance(engine.error, EngineDead) and "10 turns in a row" in engine.error.message
+
+
 def test_a_failed_step_lets_every_prefix_go_and_the_engine_goes_on() -> None:
     pretend = PretendRunner()
     runner = FailingRunner(pretend, decode_calls={4})
