@@ -256,6 +256,13 @@ def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
             "that tokenizer.json and tokenizer_config.json are whole",
             param="model",
         ) from error
+    # Where the files are missing, a transformers of 5.3 makes one up that knows its special tokens alone.
+    if len(wrapper._tokenizer) <= len(set(wrapper._tokenizer.all_special_ids)):
+        raise ModelError(
+            f"the tokenizer in {checkpoint.folder} has no token that stands for text; nothing is served. Check that "
+            "tokenizer.json and tokenizer_config.json are there and whole",
+            param="model",
+        )
     return Tokenizer(wrapper, eos_ids=checkpoint.eos_ids | _declared_eos_ids(wrapper))
 
 

@@ -119,11 +119,16 @@ def test_what_a_template_refuses_is_the_callers_error(tmp_path: Path, template: 
 
 
 @pytest.mark.parametrize("content", [None, b"{", b"{}"])
-def test_a_folder_without_a_usable_tokenizer_is_refused_by_name(tmp_path: Path, content: bytes | None) -> None:
+@pytest.mark.parametrize("has_config", [True, False])
+def test_a_folder_without_a_usable_tokenizer_is_refused_by_name(
+    tmp_path: Path, content: bytes | None, has_config: bool
+) -> None:
     folder = make_tiny_llama(tmp_path)
     (folder / "tokenizer.json").unlink()
     if content is not None:
         (folder / "tokenizer.json").write_bytes(content)
+    if not has_config:
+        (folder / "tokenizer_config.json").unlink()
     with pytest.raises(ModelError) as refusal:
         load_tokenizer(read_checkpoint(folder))
     assert str(folder) in refusal.value.message and "tokenizer.json" in refusal.value.message
