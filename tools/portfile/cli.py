@@ -82,7 +82,7 @@ def _sdist(
 ) -> None:
     """Build a commit's sdist twice, compare the bytes, and print the checksums."""
     from .project import find_root, read_project
-    from .release import git
+    from .repository import git
     from .sdist import build_distfile
 
     root = find_root(context.obj)

@@ -8,20 +8,24 @@ the same. Each step can be repeated: what is done already is left alone.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from command.errors import Outcome, StateError, refused
+from patchstack.git import open_git
+from patchstack.remote import push, push_url
 from patchstack.settings import FILE as RECUT_FILE
 from patchstack.settings import parse_settings
-from patchstack.stack import RELEASE_TRAILER
+from patchstack.stack import RELEASE_TRAILER, Lease, Sha, branch_ref
+from patchstack.worktree import scratch_worktree
 
 from .agreement import Sources, disagreements
 from .portfile import read_block, write_block
 from .project import PORTFILE, UNKNOWN_OWNER, Project, read_project
+from .repository import git
 from .sdist import Distfile, build_distfile
 from .versions import Version, parse_version
 
@@ -64,18 +68,24 @@ def commit_portfile(root: Path, planned: Planned) -> str:
     settings = parse_settings((root / RECUT_FILE).read_text(encoding="utf-8"))
     local = _fetch_local(root)
     with tempfile.TemporaryDirectory(prefix="mlxcel-port-") as scratch:
-        tree = Path(scratch) / "tree"
-        git(root, "worktree", "add", "--quiet", "--detach", str(tree), local)
-        try:
+        repository, folder = open_git(root, os.environ), Path(scratch).resolve() / "tree"
+        with scratch_worktree(repository, folder, Sha(local)) as tree:
             (tree / PORTFILE).write_text(planned.portfile, encoding="utf-8")
             tag = planned.version.tag
             message = f"Port {tag}\n\nThe checksums of {planned.distfile.file.name}.\n\n{RELEASE_TRAILER}: {tag}\n"
-            git(tree, "-c", "core.hooksPath=/dev/null", "commit", "--quiet", "--message", message, str(PORTFILE))
-            ref = f"refs/heads/{settings.fork.local}"
-            git(tree, "push", "--quiet", f"--force-with-lease={ref}:{local}", settings.fork.remote, f"HEAD:{ref}")
-            return git(tree, "rev-parse", "HEAD").strip()
-        finally:
-            git(root, "worktree", "remove", "--force", str(tree))
+            git(tree, "commit", "--quiet", "--message", message, str(PORTFILE))
+            made = Sha(git(tree, "rev-parse", "HEAD").strip())
+        ref = branch_ref(settings.fork.local)
+        url = push_url(repository, settings.fork.remote)
+        pushed = push(repository, url, [(made, ref)], [Lease(ref=ref, expect=Sha(local))])
+    if pushed.code:
+        raise StateError(
+            Outcome.REMOTE_MOVED if pushed.rejected else Outcome.GIT_FAILED,
+            [f"the Portfile did not reach {ref}", *(row.said for row in pushed.rejected), *pushed.err.splitlines()],
+            state="Nothing was tagged, and no branch has moved.",
+            next_steps=["tools/port release   # again: it takes in what was pushed meanwhile"],
+        )
+    return made
 
 
 def tag_release(root: Path, planned: Planned, out: Path, *, devel: bool) -> Distfile:
@@ -125,17 +135,4 @@ def _recut(root: Path, devel: bool, *arguments: str) -> str:
         except ValueError:
             raise StateError(Outcome.REFUSED, f"'{' '.join(command[1:])}' failed", state=done.stderr) from None
         raise StateError(Outcome.REFUSED, told["reasons"], state=told["state"], next_steps=told["next"])
-    return done.stdout
-
-
-def git(root: Path, *arguments: str) -> str:
-    """Standard output. Errors: StateError with git's last words."""
-    return _checked(["git", "-C", str(root), *arguments])
-
-
-def _checked(command: Sequence[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        words = done.stderr.strip().splitlines() or ["no word from it"]
-        raise StateError(Outcome.GIT_FAILED, f"'git {command[3]} ...' failed: {words[-1]}")
     return done.stdout

@@ -9,13 +9,13 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from command.errors import Outcome, StateError, refused
 
 from .checksums import Checksums, checksums_of
+from .repository import git
 from .versions import Version
 
 
@@ -35,7 +35,7 @@ def build_distfile(root: Path, revision: str, version: Version, out: Path, *, bu
     Errors: refused where two builds differ or the commit is of another version; StateError where git or the build
     fails.
     """
-    commit = _run(["git", "-C", str(root), "rev-parse", "--verify", f"{revision}^{{commit}}"]).strip()
+    commit = git(root, "rev-parse", "--verify", f"{revision}^{{commit}}").strip()
     if version != built_as and not (version.is_devel and version.port.startswith(f"{built_as.port}.")):
         raise refused(f"{commit[:12]} is {built_as.port}, not {version.port}: set the version first")
     with tempfile.TemporaryDirectory(prefix="mlxcel-sdist-") as scratch:
@@ -55,9 +55,15 @@ def build_distfile(root: Path, revision: str, version: Version, out: Path, *, bu
 def _build(root: Path, commit: str, folder: Path) -> Path:
     source, made = folder / "source", folder / "made"
     # A clone of its own: nothing untracked can get in, and no file's mode or date is the maintainer's.
-    _run(["git", "clone", "--quiet", "--no-checkout", "--shared", str(root), str(source)])
-    _run(["git", "-C", str(source), "-c", "advice.detachedHead=false", "checkout", "--quiet", commit])
-    _run([sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(made), str(source)])
+    git(root, "clone", "--quiet", "--no-checkout", "--shared", str(root), str(source))
+    git(source, "checkout", "--quiet", commit)
+    build = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(made), str(source)]
+    done = subprocess.run(build, capture_output=True, text=True, check=False)
+    if done.returncode:
+        told = (done.stderr or done.stdout).strip().splitlines()
+        raise StateError(
+            Outcome.REFERENCE_FAILED, f"no sdist of {commit[:12]} can be built: {told[-1] if told else ''}"
+        )
     (file,) = made.iterdir()
     return file
 
@@ -69,11 +75,3 @@ def _metadata_version(file: Path) -> str:
         assert member is not None
         lines = member.read().decode().splitlines()
     return next(line.partition(": ")[2] for line in lines if line.startswith("Version: "))
-
-
-def _run(command: Sequence[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        told = (done.stderr or done.stdout).strip().splitlines()
-        raise StateError(Outcome.GIT_FAILED, f"'{' '.join(command[:4])} ...' failed: {told[-1] if told else ''}")
-    return done.stdout
