@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from mlxcel.core import Event, FinishReason, Request, Sequence
+from mlxcel.engine.chunk import Chunk, Fork
 from mlxcel.engine.runner import Runner
 from mlxcel.engine.scheduler import BatchScheduler
 from mlxcel.errors import EngineDead, GenerationError, MlxcelError, NotReady
@@ -123,42 +124,14 @@ class Engine:
         scheduler, runner = parts.scheduler, parts.runner
         n_generated_before = self.stats.n_generated_tokens
         self._drain(parts)
-        for keep in scheduler.keeps():
-            try:
-                with self._step():
-                    can_be_cut = runner.keep(keep)
-            except Exception as error:  # noqa: BLE001 - the engine turn: a prefix that cannot be kept is not missed
-                self._fail_step(parts, error, [])
-            else:
-                scheduler.commit_keep(keep, can_be_cut=can_be_cut)
+        self._keep(parts)
         plan = scheduler.plan(time.monotonic())
         n_running = scheduler.n_running
         runner.forget(plan.freed)
         self._emit(plan.ended)
-        for fork in plan.forks:
-            try:
-                with self._step():
-                    is_done = runner.fork(fork)
-            except Exception as error:  # noqa: BLE001 - the engine turn: a failed step ends its sequences alone
-                self._fail_step(parts, error, [fork.sequence])
-            else:
-                scheduler.commit_fork(fork, is_done=is_done)
-        runner.forget(scheduler.prefixes.take_dropped())
+        self._fork(parts, plan.forks)
         self._decode(parts, plan.decode)
-        started_s = time.monotonic()
-        for chunk in plan.chunks:
-            try:
-                with self._step():
-                    prompt_logprobs = runner.prefill(chunk)
-            except Exception as error:  # noqa: BLE001 - likewise
-                self._fail_step(parts, error, [chunk.sequence])
-            else:
-                chunk.sequence.prompt_logprobs += prompt_logprobs
-                scheduler.commit_prefill([chunk])
-        if plan.chunks:
-            n_tokens = sum(chunk.end - chunk.start for chunk in plan.chunks)
-            scheduler.chunk_size.observe(n_tokens, time.monotonic() - started_s)
-            self.stats.n_prefilled_tokens += n_tokens
+        self._prefill(parts, plan.chunks)
         n_steps = bool(plan.decode) + len(plan.chunks)
         self.stats.n_steps += n_steps
         self.stats.n_step_slots += n_steps * n_running
@@ -166,6 +139,28 @@ class Engine:
         runner.forget(scheduler.prefixes.take_dropped())
         self._count_turn(gave_a_token=self.stats.n_generated_tokens > n_generated_before)
         self._publish(parts)
+
+    def _keep(self, parts: EngineParts) -> None:
+        for keep in parts.scheduler.keeps():
+            try:
+                with self._step():
+                    can_be_cut = parts.runner.keep(keep)
+            except Exception as error:  # noqa: BLE001 - the engine turn: a prefix that cannot be kept is not missed
+                self._fail_step(parts, error, [])
+            else:
+                parts.scheduler.commit_keep(keep, can_be_cut=can_be_cut)
+
+    def _fork(self, parts: EngineParts, forks: SequenceOf[Fork]) -> None:
+        """What was planned to be a fork's source goes only after it."""
+        for fork in forks:
+            try:
+                with self._step():
+                    is_done = parts.runner.fork(fork)
+            except Exception as error:  # noqa: BLE001 - the engine turn: a failed step ends its sequences alone
+                self._fail_step(parts, error, [fork.sequence])
+            else:
+                parts.scheduler.commit_fork(fork, is_done=is_done)
+        parts.runner.forget(parts.scheduler.prefixes.take_dropped())
 
     def _decode(self, parts: EngineParts, rows: SequenceOf[Sequence]) -> None:
         try:
@@ -176,6 +171,22 @@ class Engine:
             self._fail_step(parts, error, parts.scheduler.under_way)
         else:
             self._emit(parts.scheduler.commit_decode(results))
+
+    def _prefill(self, parts: EngineParts, chunks: SequenceOf[Chunk]) -> None:
+        started_s = time.monotonic()
+        for chunk in chunks:
+            try:
+                with self._step():
+                    prompt_logprobs = parts.runner.prefill(chunk)
+            except Exception as error:  # noqa: BLE001 - likewise
+                self._fail_step(parts, error, [chunk.sequence])
+            else:
+                chunk.sequence.prompt_logprobs += prompt_logprobs
+                parts.scheduler.commit_prefill([chunk])
+        if chunks:
+            n_tokens = sum(chunk.end - chunk.start for chunk in chunks)
+            parts.scheduler.chunk_size.observe(n_tokens, time.monotonic() - started_s)
+            self.stats.n_prefilled_tokens += n_tokens
 
     @contextmanager
     def _step(self) -> Iterator[None]:
