@@ -18,15 +18,13 @@ from mlxcel.engine.runner import ModelRunner, Runner, batching_is_exact
 from mlxcel.engine.scheduler import BatchScheduler, SchedulerLimits
 from mlxcel.errors import ModelError
 from mlxcel.kv.prefixes import PrefixLimits
-from mlxcel.kv.size import SHARE_OF_MEMORY
+from mlxcel.kv.size import FEWEST_TOKENS, memory_for_kv
 from mlxcel.model.checkpoint import Checkpoint, read_checkpoint
 from mlxcel.model.load import DEFAULT_CONTEXT_TOKENS, LoadedModel, load_model
 from mlxcel.model.memory import cap_memory, default_buffer_bytes, memory_bytes
 from mlxcel.model.tokenizer import Tokenizer, load_tokenizer
 from mlxcel.store.readiness import readiness_of
 
-FEWEST_KV_TOKENS = 1024
-"""A server that cannot hold this many tokens is no use; it says so instead of starting."""
 SHARE_OF_PREFIXES = 0.25
 """Of the memory for keys and values, for prefixes that nobody uses now. Sequences may take all of it back."""
 
@@ -126,12 +124,13 @@ def _memory_bounds(settings: ServeSettings, model: LoadedModel, buffer_bytes: in
 
     Errors: ModelError when the machine has too little.
     """
+    left_bytes = memory_for_kv(memory_bytes(), model.weights_bytes)
     kv_bytes: int | None = None
     if settings.kv_cache_budget_bytes is not None:
-        kv_bytes = _bytes(settings.kv_cache_budget_bytes, lambda: _kv_budget_bytes(model))
+        kv_bytes = _bytes(settings.kv_cache_budget_bytes, lambda: _kv_budget_bytes(model, left_bytes))
     prefix_bytes = _bytes(
         settings.prefix_cache_bytes,
-        lambda: int(SHARE_OF_PREFIXES * (_memory_for_kv(model) if kv_bytes is None else kv_bytes)),
+        lambda: int(SHARE_OF_PREFIXES * (left_bytes if kv_bytes is None else kv_bytes)),
     )
     return MemoryBounds(kv_bytes, max(0, prefix_bytes), buffer_bytes)
 
@@ -141,18 +140,13 @@ def _bytes(setting: int | str, default: Callable[[], int]) -> int:
     return default() if isinstance(setting, str) else setting
 
 
-def _kv_budget_bytes(model: LoadedModel) -> int:
-    budget = _memory_for_kv(model)
-    needed = model.kv_size.bytes_for(FEWEST_KV_TOKENS)
+def _kv_budget_bytes(model: LoadedModel, budget: int) -> int:
+    needed = model.kv_size.bytes_for(FEWEST_TOKENS)
     if budget < needed:
         raise ModelError(
             f"the weights take {model.weights_bytes} bytes, which leaves {budget} bytes of this machine's "
-            f"memory for keys and values, and {FEWEST_KV_TOKENS} tokens need {needed}; nothing is being served. "
+            f"memory for keys and values, and {FEWEST_TOKENS} tokens need {needed}; nothing is being served. "
             "Choose a smaller model, or set --kv-cache-budget",
             param="kv_cache_budget_bytes",
         )
     return budget
-
-
-def _memory_for_kv(model: LoadedModel) -> int:
-    return int(memory_bytes() * SHARE_OF_MEMORY) - model.weights_bytes

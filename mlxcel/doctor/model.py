@@ -6,11 +6,9 @@ from mlxcel.config.settings import ServeSettings
 from mlxcel.doctor.finding import Finding, ok, problem, warning
 from mlxcel.doctor.rehearsing import rehearse_in_child
 from mlxcel.errors import StateError
+from mlxcel.kv.size import FEWEST_TOKENS
 from mlxcel.store.inspection import Inspection, inspect_model
 from mlxcel.store.readiness import readiness_of
-
-FEWEST_TOKENS = 1024
-"""A server that has no room for a sequence of so many does not start."""
 
 
 def look_at_model(settings: ServeSettings, *, memory_bytes: int) -> tuple[list[Finding], Inspection | None]:

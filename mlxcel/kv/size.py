@@ -8,6 +8,13 @@ BLOCK_TOKENS = 256
 """Caches grow by whole blocks of this many tokens (mlx_lm's KVCache.step)."""
 SHARE_OF_MEMORY = 0.8
 """Of the machine's memory (on Metal: of what may be wired), for weights and keys and values together."""
+FEWEST_TOKENS = 1024
+"""A server that has no room for a sequence of so many is no use; it says so instead of starting."""
+
+
+def memory_for_kv(memory_bytes: int, weights_bytes: int) -> int:
+    """What a machine's memory leaves for keys and values; less than nothing where the weights alone are too much."""
+    return int(memory_bytes * SHARE_OF_MEMORY) - weights_bytes
 
 
 @dataclass(frozen=True)

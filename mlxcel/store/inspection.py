@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlxcel.kv.size import SHARE_OF_MEMORY, KVSize
+from mlxcel.kv.size import KVSize, memory_for_kv
 from mlxcel.model.checkpoint import Checkpoint, read_checkpoint
 from mlxcel.store.integrity import read_tensors
 from mlxcel.store.record import Record, read_record
@@ -68,7 +68,7 @@ def inspect_model(
     tensors = [tensor for held in files.values() for tensor in held]
     weights_bytes = sum(tensor.n_bytes for tensor in tensors)
     kv_size, kv_note = kv_size_of(checkpoint, tensors)
-    budget = max(0, int(memory_bytes * SHARE_OF_MEMORY) - weights_bytes) if kv_budget_bytes is None else kv_budget_bytes
+    budget = max(0, memory_for_kv(memory_bytes, weights_bytes)) if kv_budget_bytes is None else kv_budget_bytes
     chosen = sorted({*lengths}) or _usual_lengths(checkpoint.context_tokens)
     return Inspection(
         folder=folder,
