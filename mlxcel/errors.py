@@ -141,7 +141,7 @@ class ServerBusy(StateError):
     code = "server_busy"
 
 
-def all_places_taken(n_places: int, *, retry_after_s: int = 1) -> ServerBusy:
+def all_places_taken(n_places: int, *, retry_after_s: int | None = None) -> ServerBusy:
     """The refusal of a request for which there is neither a place to run nor one to wait."""
     return ServerBusy(
         f"all {n_places} places (running and waiting) are taken; nothing was started. "

@@ -8,10 +8,8 @@ import re
 import time
 from typing import Any
 
+from mlxcel.api.access_log import FIELDS
 from mlxcel.cli.log_thread import LogThread
-
-FIELDS = "fields"
-"""The attribute of a record that is shown name by name."""
 
 _PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
 

@@ -141,7 +141,9 @@ class Tickets:
             step.append((ticket.journey, event))
             if event.finish is not None:
                 self._close(event.request_id)
-                if not isinstance(event.error, ServerBusy):
+                if isinstance(event.error, ServerBusy):
+                    event.error.retry_after_s = self.returns.after_s(now_s)
+                else:
                     self.returns.place_freed(now_s)
         self._pace.measure(step, now_s)
 

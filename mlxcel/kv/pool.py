@@ -66,8 +66,7 @@ class CachePool:
             raise ServerBusy(
                 f"of {self.capacity} places (running and waiting) {len(self._slots)} are taken and "
                 f"{len(sequence_ids)} more were asked for; nothing was started. "
-                "Try again shortly, or start the server with a larger --max-queue-depth",
-                retry_after_s=1,
+                "Try again shortly, or start the server with a larger --max-queue-depth"
             )
         taken = [one for one in sequence_ids if one in self._slots]
         if taken or len(set(sequence_ids)) < len(sequence_ids):

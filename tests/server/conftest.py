@@ -12,6 +12,7 @@ from openai import OpenAI
 from tests.support.server_process import ServerProcess, serving
 from tests.support.tiny_llama import make_tiny_llama
 from tests.support.tiny_tokenizer import CALLING, THINKING, TOOLS_TEMPLATE
+from tests.support.tools import SAID
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +27,21 @@ def tool_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_server(tiny_model: Path) -> Iterator[ServerProcess]:
     """A server of the tiny model that tests share; nobody stops it."""
     with serving(tiny_model, "--alias", "tiny") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def tool_server(tool_model: Path) -> Iterator[ServerProcess]:
+    """A server of the tool model, for the tests of one file."""
+    with serving(tool_model, "--alias", "tiny-llama") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def saying_server(tool_model: Path) -> Iterator[ServerProcess]:
+    """One whose model says what the tests of tools want to hear."""
+    said = ("-m", "tests.support.saying_server", f"{SAID} Bye.")
+    with serving(tool_model, "--alias", "tiny-llama", program=said) as server:
         yield server
 
 

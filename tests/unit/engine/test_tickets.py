@@ -45,6 +45,21 @@ def test_a_ticket_hears_its_own_events_in_order_and_closes_with_its_end() -> Non
     run(main())
 
 
+def test_whoever_the_engine_has_no_place_for_is_told_to_come_back_behind_those_before() -> None:
+    async def main() -> None:
+        desk = Desk()
+        refused = [desk.tickets.open(request(name, [1], 3)) for name in "abc"]
+        desk.tickets.deliver([Event(name, None, FinishReason.ERROR, ServerBusy("full")) for name in "abc"])
+        told = []
+        for ticket in refused:
+            with pytest.raises(ServerBusy) as refusal:
+                await ticket.accepted()
+            told.append(refusal.value.retry_after_s)
+        assert told == [1, 2, 3]
+
+    run(main())
+
+
 def test_a_group_is_submitted_at_once_and_each_of_its_tickets_hears_its_own_events() -> None:
     class OneCall(Desk):
         calls: ClassVar[list[list[str]]] = []
