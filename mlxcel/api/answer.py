@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mlxcel.api.access_log import note
+from mlxcel.api.access_log import note, spent_s
 from mlxcel.api.choices import Choices
 from mlxcel.api.statuses import CLIENT_CLOSED_REQUEST, as_bug, json_response
 from mlxcel.api.stream import EventStream, cancelling_on_disconnect
@@ -26,13 +26,13 @@ KEEP_ALIVE_S = 15.0
 
 
 class Record:
-    """Counts one request when it ends. Units: times are monotonic seconds."""
+    """Counts one request, from its head to its end, when that comes. Units: times are monotonic seconds."""
 
-    def __init__(self, metrics: ServerMetrics, choices: Choices, route: str, arrived_s: float) -> None:
+    def __init__(self, metrics: ServerMetrics, choices: Choices, route: str) -> None:
         self._metrics = metrics
         self._choices = choices
         self._route = route
-        self._arrived_s = arrived_s
+        self._arrived_s = time.monotonic() - spent_s()
         self._ttft_s: float | None = None
 
     def begin(self) -> None:
@@ -61,16 +61,17 @@ class Record:
 
 async def answer(
     request: Request,
+    metrics: ServerMetrics,
     choices: Choices,
     shape: AnswerShape,
     fields: GenerationFields,
-    record: Record,
     headers: Mapping[str, str],
 ) -> Response:
     """The response to a request whose choices have begun.
 
     Errors: what ended one of them, where nothing was sent yet.
     """
+    record = Record(metrics, choices, request.url.path)
     if fields.stream:
         frames = _frames(choices, shape, record)
         return EventStream(frames, choices.cancel, headers)

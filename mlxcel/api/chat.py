@@ -119,7 +119,7 @@ def _shown(
     if tools and not conversation.forces_calls and not (dialect.knows_tools and dialect.parse_call):
         reason = "mlx_lm cannot read this model's calls" if dialect.knows_tools else "its chat template knows no tools"
         raise InputError(
-            f"this model cannot choose to call tools: {reason}; nothing was generated. Force a call, with a "
+            f"this model cannot choose to call tools: {reason}; nothing was done. Force a call, with a "
             "tool_choice that requires one",
             param="tools",
             code="unsupported_value",
@@ -137,7 +137,7 @@ def _constraint(conversation: Conversation, dialect: Dialect, grammars: Grammars
         return None
     if conversation.offered_tools:
         raise InputError(
-            f"{conversation.answer.path} leaves no room for calls, and the tools are offered; nothing was generated. "
+            f"{conversation.answer.path} leaves no room for calls, and the tools are offered; nothing was done. "
             "Leave one of them out, or forbid calls with tool_choice",
             param=conversation.answer.path,
             code="unsupported_value",
@@ -165,7 +165,7 @@ def _arguments_schema(tool: Tool) -> Any:
         return schema  # refused where it is read
     if schema.get("type", "object") != "object":
         raise InputError(
-            f"{tool.path}.type = {schema['type']!r}: a function's arguments are an object; nothing was generated",
+            f"{tool.path}.type = {schema['type']!r}: a function's arguments are an object; nothing was done",
             param=tool.path,
         )
     return {"type": "object", **schema}

@@ -46,7 +46,7 @@ class Intake:
         self._service.check_model(parsed.value.model)
         if parsed.unknown and self._settings.strict:
             raise InputError(
-                f"the field {parsed.unknown[0]!r} is unknown, and this server is strict; nothing was generated",
+                f"the field {parsed.unknown[0]!r} is unknown, and this server is strict; nothing was done",
                 param=parsed.unknown[0],
                 code="unknown_field",
             )
@@ -69,7 +69,7 @@ class Intake:
         try:
             return await self._service.in_time(asyncio.wait_for(_read(request, limit), timeout_s))
         except asyncio.TimeoutError:
-            raise SlowRequest(f"the body did not arrive in {timeout_s:g} s; nothing was generated") from None
+            raise SlowRequest(f"the body did not arrive in {timeout_s:g} s; nothing was done") from None
 
 
 async def _read(request: Request, limit: int) -> bytes:
@@ -98,7 +98,7 @@ def priority_of(request: Request) -> Priority:
     except ValueError:
         raise InputError(
             f"{PRIORITY_HEADER} = {sent[:60]!r} is none of {', '.join(lane.value for lane in Priority)}; nothing was "
-            "generated",
+            "done",
             param=PRIORITY_HEADER,
         ) from None
 

@@ -67,18 +67,18 @@ def check_ids(ids: Iterable[int], n_vocabulary: int, param: str, *, counts: bool
         if not 0 <= token < n_vocabulary:
             where = f"{param}[{index}]" if counts else param
             raise InputError(
-                f"{where} names token {token}, and the vocabulary's are 0 to {n_vocabulary - 1}; nothing was generated",
+                f"{where} names token {token}, and the vocabulary's are 0 to {n_vocabulary - 1}; nothing was done",
                 param=where,
             )
 
 
 def _check_ends(params: SamplingParams, eos_ids: frozenset[int], n_vocabulary: int) -> None:
     """Errors: InputError where every token ends the answer, which may not end yet."""
-    ends = params.stop_token_ids | eos_ids
-    if params.min_tokens and all(token in ends for token in range(n_vocabulary)):
+    # Both hold ids of the vocabulary alone.
+    if params.min_tokens and len(params.stop_token_ids | eos_ids) == n_vocabulary:
         raise InputError(
             f"min_tokens = {params.min_tokens} leaves no token to pick: with stop_token_ids all {n_vocabulary} of the "
-            "vocabulary end the answer; nothing was generated. Send fewer stop_token_ids, or min_tokens 0",
+            "vocabulary end the answer; nothing was done. Send fewer stop_token_ids, or min_tokens 0",
             param="stop_token_ids",
         )
 
@@ -87,7 +87,7 @@ def _logit_bias(sent: dict[str, float], n_vocabulary: int) -> dict[int, float]:
     for key in sent:
         if not (key.isascii() and key.isdigit() and len(key) < 20):
             raise InputError(
-                f"logit_bias has the key {key[:60]!r}, which is no token id; nothing was generated", param="logit_bias"
+                f"logit_bias has the key {key[:60]!r}, which is no token id; nothing was done", param="logit_bias"
             )
     biases = {int(key): bias for key, bias in sent.items()}
     check_ids(biases, n_vocabulary, "logit_bias", counts=False)

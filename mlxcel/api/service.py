@@ -130,13 +130,9 @@ class Service:
             )
 
     def check_room(self) -> None:
-        """Errors: ServerBusy when every place is taken."""
-        if self._n_places is not None and not self._has_room:
-            raise all_places_taken(self._n_places)
-
-    @property
-    def _has_room(self) -> bool:
-        return self._n_places is None or len(self.tickets) + self._n_tokenizing < self._n_places
+        """Errors: ServerBusy when every place is taken, which says when to come back."""
+        if self._n_places is not None and len(self.tickets) + self._n_tokenizing >= self._n_places:
+            raise all_places_taken(self._n_places, retry_after_s=self.tickets.returns.after_s(time.monotonic()))
 
     async def tokenize(self, call: Callable[[Tokenizer], T], *, prompt: str = "", param: str | None = None) -> T:
         """Run a call of the tokenizer or the grammars on the tokenizer's thread.
@@ -151,12 +147,10 @@ class Service:
         if (fewest := tokenizer.fewest_tokens(prompt)) > self.model.context_tokens:
             raise ContextLengthExceeded(
                 f"the prompt has at least {fewest} tokens, but the model's context holds {self.model.context_tokens} "
-                "in all; nothing was generated. Shorten the prompt",
+                "in all; nothing was done. Shorten the prompt",
                 param=param,
             )
-        if self._n_places is not None and not self._has_room:
-            after_s = self.tickets.returns.after_s(time.monotonic())
-            raise all_places_taken(self._n_places, retry_after_s=after_s)
+        self.check_room()
         self._n_tokenizing += 1
         try:
             loop = asyncio.get_running_loop()
@@ -217,7 +211,7 @@ class Service:
         if self._n_places is not None and n_choices > self._n_places:
             raise InputError(
                 f"{n_choices} answers at once were asked for, but this server has {self._n_places} places (running and "
-                "waiting); nothing was generated. Ask for fewer, or start it with a larger --max-queue-depth",
+                "waiting); nothing was done. Ask for fewer, or start it with a larger --max-queue-depth",
                 param="n" if len(groups) == 1 else "prompt",
             )
         opened = [self.tickets.open_group(group, spent_s=spent_s()) for group in requests]
@@ -254,14 +248,14 @@ class Service:
         path = prepared.path or fields.prompt_field
         if not prompt:
             raise InputError(
-                f"{path} is empty and this model's tokenizer adds no token to it; nothing was generated",
+                f"{path} is empty and this model's tokenizer adds no token to it; nothing was done",
                 param=path,
             )
         if room < (limit or 1):
             raise ContextLengthExceeded(
                 f"the prompt has {len(prompt)} tokens"
                 + (f" and max_tokens is {limit}" if limit else "")
-                + f", but the model's context holds {context} in all; nothing was generated. Shorten the "
+                + f", but the model's context holds {context} in all; nothing was done. Shorten the "
                 "prompt or ask for fewer tokens",
                 param="max_tokens" if limit and room > 0 else path,
             )

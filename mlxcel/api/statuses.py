@@ -72,7 +72,7 @@ def error_body(scope: Scope, error: MlxcelError) -> dict[str, Any]:
 
 def body_too_large(limit: int) -> BodyTooLarge:
     return BodyTooLarge(
-        f"the body is larger than {limit} bytes; nothing was generated. Send less, or start the "
+        f"the body is larger than {limit} bytes; nothing was done. Send less, or start the "
         "server with a larger --max-body-bytes"
     )
 

@@ -184,7 +184,7 @@ def _prompt_text(prompt: str) -> str:
         text = sys.stdin.read() if prompt == "-" else prompt
         text.encode()
     except UnicodeError as error:
-        raise InputError(f"the prompt is not UTF-8: {error}; nothing was generated", param="prompt") from error
+        raise InputError(f"the prompt is not UTF-8: {error}; nothing was done", param="prompt") from error
     return text
 
 

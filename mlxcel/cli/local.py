@@ -75,11 +75,11 @@ class LocalModel:
         """
         room = self.served.context_tokens - len(prompt)
         if not prompt:
-            raise InputError("the prompt is empty; nothing was generated", param="prompt")
+            raise InputError("the prompt is empty; nothing was done", param="prompt")
         if room < (max_tokens or 1):
             raise ContextLengthExceeded(
                 f"the prompt has {len(prompt)} tokens and the context holds {self.served.context_tokens}; "
-                "nothing was generated. Shorten it, or ask for fewer tokens",
+                "nothing was done. Shorten it, or ask for fewer tokens",
                 param="prompt",
             )
         request = Request(

@@ -49,7 +49,7 @@ class NoGrammars:
     def constraint(self, grammar: str, *, param: str) -> NoReturn:  # noqa: ARG002 - none is followed
         """Errors: InputError, always."""
         raise InputError(
-            f"{param} needs grammars, and {self.reason}; nothing was generated", param=param, code="unsupported_value"
+            f"{param} needs grammars, and {self.reason}; nothing was done", param=param, code="unsupported_value"
         )
 
 
@@ -110,7 +110,7 @@ class GrammarCompiler:
         if len(grammar) > LARGEST_GRAMMAR_BYTES:
             raise InputError(
                 f"the schemas in {param} are {len(grammar)} bytes in all, and at most {LARGEST_GRAMMAR_BYTES} are "
-                "taken; nothing was generated. Send fewer or smaller ones",
+                "taken; nothing was done. Send fewer or smaller ones",
                 param=param,
             )
         matcher = self._make_matcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
@@ -118,7 +118,7 @@ class GrammarCompiler:
             matcher.compute_bitmask()  # finds what the first step would find
         if matcher.is_error():
             raise InputError(
-                f"{param} cannot be used: {cause_of(matcher.get_error())}; nothing was generated",
+                f"{param} cannot be used: {cause_of(matcher.get_error())}; nothing was done",
                 param=param,
                 code="invalid_schema",
             )

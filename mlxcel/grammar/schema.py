@@ -43,17 +43,17 @@ def schema_text(schema: Any, param: str) -> str:
         schema = {}
     if not isinstance(schema, dict):
         raise InputError(
-            f"{param} is not a JSON schema that something fits: it must be an object; nothing was generated",
+            f"{param} is not a JSON schema that something fits: it must be an object; nothing was done",
             param=param,
         )
     try:
         text = msgspec.json.encode({**schema, "x-guidance": _COMPACT}).decode()
     except RecursionError as error:
-        raise InputError(f"{param} is nested too deep; nothing was generated", param=param) from error
+        raise InputError(f"{param} is nested too deep; nothing was done", param=param) from error
     if len(text) > LARGEST_SCHEMA_BYTES:
         raise InputError(
             f"{param} is {len(text)} bytes of JSON, and at most {LARGEST_SCHEMA_BYTES} are taken; nothing was "
-            "generated. Send a smaller schema",
+            "done. Send a smaller schema",
             param=param,
         )
     return text

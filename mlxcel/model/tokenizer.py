@@ -178,14 +178,13 @@ class Tokenizer:
     def _variables(self, template_kwargs: dict[str, Any], tools: SequenceOf[dict[str, Any]]) -> dict[str, Any]:
         if not self.has_chat_template:
             raise InputError(
-                "this model has no chat template; nothing was generated. Use /v1/completions with a prompt",
+                "this model has no chat template; nothing was done. Use /v1/completions with a prompt",
                 param="messages",
                 code="no_chat_template",
             )
         if reserved := sorted(_RESERVED & template_kwargs.keys()):
             raise InputError(
-                f"chat_template_kwargs.{reserved[0]} is no variable of a chat template; nothing was generated. Leave "
-                "it out",
+                f"chat_template_kwargs.{reserved[0]} is no variable of a chat template; nothing was done. Leave it out",
                 param=f"chat_template_kwargs.{reserved[0]}",
             )
         return {**template_kwargs, "tools": list(tools)} if tools else template_kwargs
@@ -202,13 +201,13 @@ class Tokenizer:
         except jinja2.TemplateSyntaxError as error:
             raise StateError(
                 f"the chat template of the model that is served is faulty: {reason_of(error)} (line {error.lineno}); "
-                "nothing was generated, and no chat can be. Mend the template in the model's folder and start the "
+                "nothing was done, and no chat can be. Mend the template in the model's folder and start the "
                 "server again; completions are served",
                 code="chat_template_faulty",
             ) from error
         except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise InputError(
-                f"the model's chat template refused the messages: {reason_of(error)}; nothing was generated",
+                f"the model's chat template refused the messages: {reason_of(error)}; nothing was done",
                 param="messages",
                 code="template_refused",
             ) from error
@@ -293,7 +292,7 @@ def _template_source(wrapper: Any) -> str | None:
 def _inseparable(where: str, *, param: str | None) -> InputError:
     return InputError(
         f"{where} spells a control token of this model in a way that cannot be told from the control token itself; "
-        "nothing was generated. Leave that text out",
+        "nothing was done. Leave that text out",
         param=param,
         code="control_token",
     )

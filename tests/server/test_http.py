@@ -42,7 +42,7 @@ def assert_refused(answer: httpx.Response, param: str, *, code: str | None = Non
     error = answer.json()["error"]
     assert error["param"] == param
     assert error["type"] == "invalid_request_error"
-    assert "nothing was generated" in error["message"]
+    assert "nothing was done" in error["message"]
     assert code is None or error["code"] == code
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 import jsonschema
@@ -14,8 +13,8 @@ from openai import OpenAI
 from openai.types.responses import Response, ToolChoiceAllowed
 from pydantic import BaseModel
 
-from tests.support.server_process import ServerProcess, serving, wait_for_metric
-from tests.support.tools import SAID, WEATHER
+from tests.support.server_process import ServerProcess, wait_for_metric
+from tests.support.tools import WEATHER
 
 MODEL = "tiny-llama"
 QUESTION = "Who may reproduce the Work?"
@@ -26,21 +25,9 @@ TOOLS: Any = [
 NO_THINKING: Any = {"effort": "none"}
 
 
-@pytest.fixture(scope="module")
-def server(tool_model: Path) -> Iterator[ServerProcess]:
-    with serving(tool_model, "--alias", MODEL) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def saying(tool_model: Path) -> Iterator[ServerProcess]:
-    with serving(tool_model, "--alias", MODEL, program=("-m", "tests.support.saying_server", f"{SAID} Bye.")) as server:
-        yield server
-
-
 @pytest.fixture
-def client(server: ServerProcess) -> Iterator[OpenAI]:
-    with connect(server) as client:
+def client(tool_server: ServerProcess) -> Iterator[OpenAI]:
+    with connect(tool_server) as client:
         yield client
 
 
@@ -124,10 +111,10 @@ def test_of_allowed_tools_only_those_are_called(client: OpenAI) -> None:
     assert response.tool_choice == ToolChoiceAllowed.model_validate(allowed)
 
 
-def test_the_clients_stream_accumulates_thinking_text_and_calls(saying: ServerProcess) -> None:
+def test_the_clients_stream_accumulates_thinking_text_and_calls(saying_server: ServerProcess) -> None:
     arguments = '{"city": "Oslo", "days": 2}'
     call = {"type": "function_call", "name": "get_weather", "arguments": arguments, "status": "completed"}
-    with connect(saying) as client:
+    with connect(saying_server) as client:
         whole = ask(client, tools=TOOLS, max_output_tokens=500)
         fields = fields_of({"tools": TOOLS, "max_output_tokens": 500})
         with client.responses.stream(model=MODEL, **fields) as stream:
@@ -146,9 +133,9 @@ def test_the_clients_stream_accumulates_thinking_text_and_calls(saying: ServerPr
     assert whole.status == final.status == "completed"
 
 
-def test_the_token_limit_cuts_the_last_item_and_no_call_before_it(saying: ServerProcess) -> None:
+def test_the_token_limit_cuts_the_last_item_and_no_call_before_it(saying_server: ServerProcess) -> None:
     seen = set()
-    with connect(saying) as client:
+    with connect(saying_server) as client:
         for limit in (30, 60, 90, 120, 150, 180):
             whole = ask(client, tools=TOOLS, max_output_tokens=limit)
             final, _ = streamed(client, tools=TOOLS, max_output_tokens=limit)
@@ -160,8 +147,8 @@ def test_the_token_limit_cuts_the_last_item_and_no_call_before_it(saying: Server
     assert seen >= {("function_call", "completed"), ("message", "incomplete")}
 
 
-def test_an_answer_that_stops_at_once_is_an_empty_message_whole_or_streamed(saying: ServerProcess) -> None:
-    with connect(saying) as client:
+def test_an_answer_that_stops_at_once_is_an_empty_message_whole_or_streamed(saying_server: ServerProcess) -> None:
+    with connect(saying_server) as client:
         whole = ask(client, extra_body={"stop": ["<think>"]})
         final, _ = streamed(client, extra_body={"stop": ["<think>"]})
     assert items_of(whole) == items_of(final)
@@ -256,7 +243,7 @@ def test_a_kept_responses_own_input_is_listed_page_by_page(client: OpenAI) -> No
 
 
 def test_a_stream_under_way_can_be_looked_at_and_cancelled_and_an_ended_one_cannot(
-    client: OpenAI, server: ServerProcess
+    client: OpenAI, tool_server: ServerProcess
 ) -> None:
     extra: Any = {"ignore_eos": True}
     with client.responses.create(
@@ -269,7 +256,7 @@ def test_a_stream_under_way_can_be_looked_at_and_cancelled_and_an_ended_one_cann
         assert client.responses.cancel(response_id).status == "cancelled"
         *_, last = stream
     assert last.type == "response.incomplete" and last.response.status == "cancelled"
-    with server.client() as http:
+    with tool_server.client() as http:
         wait_for_metric(http, "mlxcel_slots_used", 0)
     assert client.responses.retrieve(response_id).status == "cancelled"
     with pytest.raises(openai.BadRequestError, match="has ended") as refused:
@@ -302,6 +289,6 @@ def test_a_stream_under_way_can_be_looked_at_and_cancelled_and_an_ended_one_cann
 )
 def test_a_bad_request_names_the_field(client: OpenAI, fields: dict[str, Any], param: str) -> None:
     for call in (ask, streamed):
-        with pytest.raises(openai.BadRequestError, match="nothing was generated") as refused:
+        with pytest.raises(openai.BadRequestError, match="nothing was done") as refused:
             call(client, **fields)
         assert refused.value.param == param

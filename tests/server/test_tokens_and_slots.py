@@ -118,7 +118,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(
     answer = client.post(path, json=fields)
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"]["param"] == (param or list(fields)[-1])
-    assert "nothing was generated" not in answer.json()["error"]["message"]
+    assert "nothing was " in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("n_words", [9_000, 120_000])
@@ -151,7 +151,7 @@ def test_what_is_longer_than_the_context_is_refused_by_the_field_it_came_in(
     answer = client.post(path, json={param: said, "max_tokens": 5})
     assert answer.status_code == 400
     error = answer.json()["error"]
-    assert "nothing was generated" in error["message"]
+    assert "nothing was done" in error["message"]
     assert (error["param"], error["code"]) == (param, "context_length_exceeded")
 
 
@@ -181,7 +181,7 @@ def test_slots_say_who_runs_and_who_waits_and_when_there_is_no_room(client: http
             assert slots[0]["n_prefilled"] == slots[0]["n_prompt"] and slots[1]["n_prefilled"] == 0
             full = client.get("/slots?fail_on_no_slot=1")
             assert (full.status_code, full.json()["error"]["code"]) == (503, "server_busy")
-            assert full.headers["retry-after"] == "1"
+            assert int(full.headers["retry-after"]) >= 1
     wait_for_metric(client, "mlxcel_slots_used", 0)
     assert client.get("/slots?fail_on_no_slot=true").status_code == 200
 

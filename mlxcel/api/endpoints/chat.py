@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from mlxcel.api.answer import Record, answer
+from mlxcel.api.answer import answer
 from mlxcel.api.chat import converse
 from mlxcel.api.intake import Intake, priority_of
 from mlxcel.api.service import Service, now_s
@@ -18,7 +16,6 @@ from mlxcel.api.wire.responses import ChatShape
 
 def routes(service: Service, intake: Intake) -> list[Route]:
     async def chat_completions(request: Request) -> Response:
-        arrived_s = time.monotonic()
         fields, headers = await intake.fields(request, ChatFields)
         choices = await converse(request.receive, service, fields.conversation(), fields, priority_of(request))
         shape = ChatShape(
@@ -28,7 +25,6 @@ def routes(service: Service, intake: Intake) -> list[Route]:
             wants_usage=fields.wants_usage_chunk,
             n_choices=fields.n_choices,
         )
-        record = Record(service.metrics, choices, request.url.path, arrived_s)
-        return await answer(request, choices, shape, fields, record, headers)
+        return await answer(request, service.metrics, choices, shape, fields, headers)
 
     return [Route("/v1/chat/completions", chat_completions, methods=["POST"])]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from mlxcel.api.answer import Record, answer
+from mlxcel.api.answer import answer
 from mlxcel.api.intake import Intake, priority_of
 from mlxcel.api.prepared import Prepared, new_logprobs
 from mlxcel.api.sampling import check_ids, of_choice
@@ -22,7 +20,6 @@ from mlxcel.text.reader import EchoReader, PlainReader
 
 def routes(service: Service, intake: Intake) -> list[Route]:
     async def completions(request: Request) -> Response:
-        arrived_s = time.monotonic()
         fields, headers = await intake.fields(request, CompletionFields)
         priority = priority_of(request)
         path, text = fields.longest_text
@@ -30,8 +27,7 @@ def routes(service: Service, intake: Intake) -> list[Route]:
         groups = await unless_client_leaves(request.receive, preparing)
         choices = await service.generate(groups, fields, priority=priority)
         shape = CompletionShape(choices.id, now_s(), service.model.id, wants_usage=fields.wants_usage_chunk)
-        record = Record(service.metrics, choices, request.url.path, arrived_s)
-        return await answer(request, choices, shape, fields, record, headers)
+        return await answer(request, service.metrics, choices, shape, fields, headers)
 
     return [Route("/v1/completions", completions, methods=["POST"])]
 

@@ -7,13 +7,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from mlxcel.api.intake import Intake
-from mlxcel.api.undone import generates_nothing
 from mlxcel.api.wire.embeddings import EmbeddingFields
 from mlxcel.errors import InputError
 
 
 def routes(intake: Intake) -> list[Route]:
-    @generates_nothing
     async def embeddings(request: Request) -> Response:
         await intake.fields(request, EmbeddingFields)
         raise InputError(

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import time
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from mlxcel.api.answer import Record, answer
+from mlxcel.api.answer import answer
 from mlxcel.api.chat import converse, encode
 from mlxcel.api.intake import Intake, priority_of
 from mlxcel.api.service import Service
 from mlxcel.api.statuses import json_response
 from mlxcel.api.stream import unless_client_leaves
-from mlxcel.api.undone import generates_nothing
 from mlxcel.api.wire.message_answers import MessageShape
 from mlxcel.api.wire.messages import CountTokensFields, MessagesFields
 
 
 def routes(service: Service, intake: Intake) -> list[Route]:
     async def messages(request: Request) -> Response:
-        arrived_s = time.monotonic()
         fields, headers = await intake.fields(request, MessagesFields)
         choices = await converse(request.receive, service, fields.conversation(), fields, priority_of(request))
         shape = MessageShape(choices.id, service.model.id)
-        record = Record(service.metrics, choices, request.url.path, arrived_s)
-        return await answer(request, choices, shape, fields, record, headers)
+        return await answer(request, service.metrics, choices, shape, fields, headers)
 
-    @generates_nothing
     async def count_tokens(request: Request) -> Response:
         fields, headers = await intake.fields(request, CountTokensFields)
         conversation = fields.conversation()

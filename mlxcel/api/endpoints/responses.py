@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -11,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from mlxcel.api.answer import Record, answer
+from mlxcel.api.answer import answer
 from mlxcel.api.archive import KeptResponse, ResponseArchive
 from mlxcel.api.chat import converse
 from mlxcel.api.intake import Intake, priority_of
@@ -31,7 +30,6 @@ def routes(service: Service, intake: Intake) -> list[Route]:
     cancels: WeakKeyDictionary[ResponseShape, Callable[[], None]] = WeakKeyDictionary()
 
     async def create(request: Request) -> Response:
-        arrived_s = time.monotonic()
         fields, headers = await intake.fields(request, ResponseFields)
         previous = fields.previous_response_id
         before = archive.get(previous, "previous_response_id").messages if previous is not None else []
@@ -46,8 +44,7 @@ def routes(service: Service, intake: Intake) -> list[Route]:
 
         shape = ResponseShape(choices.id, now_s(), service.model.id, fields, keep)
         running[shape.id], cancels[shape] = shape, choices.cancel
-        record = Record(service.metrics, choices, request.url.path, arrived_s)
-        return await answer(request, choices, shape, fields, record, headers)
+        return await answer(request, service.metrics, choices, shape, fields, headers)
 
     async def by_id(request: Request) -> Response:
         return delete(request) if request.method == "DELETE" else retrieve(request)

@@ -13,13 +13,11 @@ from mlxcel.api.intake import Intake
 from mlxcel.api.service import Service
 from mlxcel.api.statuses import json_response
 from mlxcel.api.stream import unless_client_leaves
-from mlxcel.api.undone import generates_nothing
 from mlxcel.api.wire.tokens import DetokenizeFields, TemplateFields, TokenizeFields, pieces
 from mlxcel.model.tokenizer import Tokenizer
 
 
 def routes(service: Service, intake: Intake) -> list[Route]:
-    @generates_nothing
     async def tokenize(request: Request) -> Response:
         fields, headers = await intake.fields(request, TokenizeFields)
         conversation = fields.conversation()
@@ -37,7 +35,6 @@ def routes(service: Service, intake: Intake) -> list[Route]:
         body = await unless_client_leaves(request.receive, service.tokenize(tokens))
         return json_response(body, headers=headers)
 
-    @generates_nothing
     async def detokenize(request: Request) -> Response:
         fields, headers = await intake.fields(request, DetokenizeFields)
         text = await unless_client_leaves(
@@ -45,7 +42,6 @@ def routes(service: Service, intake: Intake) -> list[Route]:
         )
         return json_response({"content": text, "prompt": text}, headers=headers)
 
-    @generates_nothing
     async def apply_template(request: Request) -> Response:
         fields, headers = await intake.fields(request, TemplateFields)
         conversation = fields.conversation()

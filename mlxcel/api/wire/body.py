@@ -73,7 +73,7 @@ def parse_fields(fields: dict[str, Any], shape: type[T], *, other_fields: frozen
 
 
 def _beyond_bounds(name: str) -> InputError:
-    return InputError(f"{name} is a number beyond every bound; nothing was generated", param=name)
+    return InputError(f"{name} is a number beyond every bound; nothing was done", param=name)
 
 
 def _has_huge(value: object) -> bool:
@@ -115,7 +115,7 @@ def decode_body(body: bytes) -> dict[str, Any]:
 
 
 def _body_error(message: str) -> InputError:
-    return InputError(f"{message}; nothing was generated", param=WHOLE_BODY, code="invalid_body")
+    return InputError(f"{message}; nothing was done", param=WHOLE_BODY, code="invalid_body")
 
 
 def _field_error(message: str) -> InputError:
@@ -125,7 +125,7 @@ def _field_error(message: str) -> InputError:
     if missing:
         where = f"{where}.{missing[1]}" if where else missing[1]
     text = _PATH.sub("", message)
-    return InputError(f"{where or WHOLE_BODY}: {text}; nothing was generated", param=where or WHOLE_BODY)
+    return InputError(f"{where or WHOLE_BODY}: {text}; nothing was done", param=where or WHOLE_BODY)
 
 
 def _faulty_field(body: bytes) -> InputError | None:
@@ -153,7 +153,7 @@ def _faults(value: Any, path: str) -> Iterator[InputError]:
         yield _no_unicode(where, where)
     elif isinstance(value, float) and not math.isfinite(value):
         yield InputError(
-            f"{where} is not a finite number (NaN and Infinity are not JSON); nothing was generated", param=where
+            f"{where} is not a finite number (NaN and Infinity are not JSON); nothing was done", param=where
         )
     elif _has_huge(value):
         yield _beyond_bounds(where)
@@ -169,6 +169,6 @@ def _is_unicode(text: str) -> bool:
 
 def _no_unicode(what: str, param: str) -> InputError:
     return InputError(
-        f"{what} is no valid Unicode: it has one half of a surrogate pair without the other; nothing was generated",
+        f"{what} is no valid Unicode: it has one half of a surrogate pair without the other; nothing was done",
         param=param,
     )

@@ -116,14 +116,14 @@ class ChatFields(GenerationFields, kw_only=True):
             self.max_tokens != self.max_completion_tokens
         ):
             raise InputError(
-                "max_tokens and max_completion_tokens differ; nothing was generated. Send one of them",
+                "max_tokens and max_completion_tokens differ; nothing was done. Send one of them",
                 param="max_completion_tokens",
             )
         if self.top_logprobs and not self.logprobs:
-            raise InputError("top_logprobs is only for logprobs: true; nothing was generated", param="top_logprobs")
+            raise InputError("top_logprobs is only for logprobs: true; nothing was done", param="top_logprobs")
         if "chat_template" in (self.chat_template_kwargs or {}):
             raise InputError(
-                "a request cannot replace the chat template; nothing was generated",
+                "a request cannot replace the chat template; nothing was done",
                 param="chat_template_kwargs.chat_template",
             )
 
@@ -146,7 +146,7 @@ class ChatFields(GenerationFields, kw_only=True):
         format that cannot be.
         """
         if not self.messages:
-            raise InputError("messages is empty; nothing was generated", param="messages")
+            raise InputError("messages is empty; nothing was done", param="messages")
         chosen = _tool_choice(self.tool_choice)
         conversation = Conversation(
             messages=[_template_message(message, f"messages[{i}]") for i, message in enumerate(self.messages)],
@@ -168,12 +168,12 @@ class ChatFields(GenerationFields, kw_only=True):
 def _template_message(message: ChatMessage, path: str) -> dict[str, Any]:
     if message.role not in ROLES:
         raise InputError(
-            f"{path}.role = {message.role!r} is none of {', '.join(ROLES)}; nothing was generated",
+            f"{path}.role = {message.role!r} is none of {', '.join(ROLES)}; nothing was done",
             param=f"{path}.role",
         )
     if message.tool_calls and message.role != "assistant":
         raise InputError(
-            f"{path}.tool_calls: only an assistant calls tools; nothing was generated", param=f"{path}.tool_calls"
+            f"{path}.tool_calls: only an assistant calls tools; nothing was done", param=f"{path}.tool_calls"
         )
     # Templates know the newer name of the system role only by its older one.
     shown: dict[str, Any] = {"role": "system" if message.role == "developer" else message.role}
@@ -201,13 +201,13 @@ def _content_text(content: str | list[ContentPart] | None, path: str) -> str:
     if isinstance(content, str):
         return content
     if content is None:
-        raise InputError(f"{path}.content is missing; nothing was generated", param=f"{path}.content")
+        raise InputError(f"{path}.content is missing; nothing was done", param=f"{path}.content")
     texts = []
     for index, part in enumerate(content):
         text = part.refusal if part.type == "refusal" else part.text
         if part.type not in ("text", "refusal") or text is None:
             raise InputError(
-                f"{path}.content[{index}]: only parts of type text, with a text, are served; nothing was generated",
+                f"{path}.content[{index}]: only parts of type text, with a text, are served; nothing was done",
                 param=f"{path}.content[{index}]",
             )
         texts.append(text)
@@ -217,7 +217,7 @@ def _content_text(content: str | list[ContentPart] | None, path: str) -> str:
 def _tool(tool: ChatTool, path: str) -> Tool:
     if tool.type != "function" or tool.function is None:
         raise InputError(
-            f"{path}: only tools of type function, with a function, are served; nothing was generated",
+            f"{path}: only tools of type function, with a function, are served; nothing was done",
             param=f"{path}.type" if tool.type != "function" else f"{path}.function",
             code="unsupported_value",
         )
@@ -233,7 +233,7 @@ def _tool_choice(choice: str | ChosenTools | None) -> Chosen:
         if choice.type != "function" or choice.function is None:
             raise InputError(
                 "tool_choice: only choices of type function, with the function's name, and allowed_tools are served; "
-                "nothing was generated",
+                "nothing was done",
                 param="tool_choice",
                 code="unsupported_value",
             )
@@ -242,7 +242,7 @@ def _tool_choice(choice: str | ChosenTools | None) -> Chosen:
         return Chosen(ToolChoice(choice or "auto"))
     except ValueError:
         raise InputError(
-            f"tool_choice = {choice!r} is none of auto, none, required, and no function; nothing was generated",
+            f"tool_choice = {choice!r} is none of auto, none, required, and no function; nothing was done",
             param="tool_choice",
         ) from None
 
@@ -256,12 +256,12 @@ def _answer_schema(response_format: ResponseFormat | None) -> AnswerSchema | Non
     if response_format.type != "json_schema":
         raise InputError(
             f"response_format.type = {response_format.type!r} is none of text, json_object, json_schema; nothing was "
-            "generated",
+            "done",
             param="response_format.type",
         )
     if response_format.json_schema is None or response_format.json_schema.schema is None:
         raise InputError(
-            "response_format.json_schema.schema is missing; nothing was generated",
+            "response_format.json_schema.schema is missing; nothing was done",
             param="response_format.json_schema.schema",
         )
     return AnswerSchema(response_format.json_schema.schema, "response_format")

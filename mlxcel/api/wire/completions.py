@@ -29,17 +29,17 @@ class CompletionFields(GenerationFields, kw_only=True):
         if self.best_of not in (None, self.n_choices):
             raise InputError(
                 f"best_of = {self.best_of}: all {self.n_choices} answers that are made are given, and none is chosen; "
-                "nothing was generated. Leave the field out",
+                "nothing was done. Leave the field out",
                 param="best_of",
                 code="unsupported_value",
             )
         if self.max_tokens == 0 and not self.echo:
-            raise InputError("max_tokens = 0 is only for echo: true; nothing was generated", param="max_tokens")
+            raise InputError("max_tokens = 0 is only for echo: true; nothing was done", param="max_tokens")
         n_choices = len(self.prompts) * self.n_choices
         if n_choices > MOST_CHOICES:
             raise InputError(
                 f"{len(self.prompts)} prompts with {self.n_choices} answers each are {n_choices} choices, and at most "
-                f"{MOST_CHOICES} are made at once; nothing was generated. Send fewer prompts in one request",
+                f"{MOST_CHOICES} are made at once; nothing was done. Send fewer prompts in one request",
                 param="prompt",
             )
 
@@ -55,13 +55,13 @@ class CompletionFields(GenerationFields, kw_only=True):
         several = [item for item in self.prompt if not isinstance(item, int)]
         if not self.prompt or (ids and several) or len({type(item) for item in several}) > 1:
             raise InputError(
-                "prompt is a list that is empty or mixed; nothing was generated. Send texts, token ids, or lists of "
+                "prompt is a list that is empty or mixed; nothing was done. Send texts, token ids, or lists of "
                 "token ids",
                 param="prompt",
             )
         if [] in several:
             path = f"prompt[{several.index([])}]"
-            raise InputError(f"{path} is a list without token ids; nothing was generated", param=path)
+            raise InputError(f"{path} is a list without token ids; nothing was done", param=path)
         return {"prompt": ids} if ids else {f"prompt[{index}]": item for index, item in enumerate(several)}
 
     @property

@@ -106,18 +106,18 @@ class Conversation:
         _check_names(tool.name for tool in self.tools)
         if self.forces_calls and not self.tools:
             raise InputError(
-                f"{tool_choice} forces a call, but there are no {tools}; nothing was generated", param=tool_choice
+                f"{tool_choice} forces a call, but there are no {tools}; nothing was done", param=tool_choice
             )
         named = self.allowed_tools or (frozenset() if self.forced_tool is None else {self.forced_tool})
         if strange := sorted(named - {tool.name for tool in self.tools}):
             raise InputError(
-                f"{tool_choice} names {strange[0][:60]!r}, which is not among the {tools}; nothing was generated",
+                f"{tool_choice} names {strange[0][:60]!r}, which is not among the {tools}; nothing was done",
                 param=tool_choice,
             )
         if self.forces_calls and self.answer is not None:
             raise InputError(
                 f"{tool_choice} forces a call, so {self.answer.path} cannot shape the answer too; nothing was "
-                "generated. Leave one of them out",
+                "done. Leave one of them out",
                 param=self.answer.path,
             )
 
@@ -145,7 +145,7 @@ def allowed_choice(mode: str | None, names: Sequence[str | None] | None) -> Chos
     if mode not in ("auto", "required") or not allowed or None in (names or ()):
         raise InputError(
             "tool_choice of type allowed_tools needs a mode, auto or required, and functions by their names; nothing "
-            "was generated",
+            "was done",
             param="tool_choice",
         )
     return Chosen(ToolChoice(mode), allowed=allowed)
@@ -165,9 +165,9 @@ def arguments_of(text: str | None, path: str) -> dict[str, Any]:
     try:
         arguments = msgspec.json.decode(text or "{}")
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON: {reason_of(error)}; nothing was generated", param=path) from error
+        raise InputError(f"{path} is not JSON: {reason_of(error)}; nothing was done", param=path) from error
     if not isinstance(arguments, dict):
-        raise InputError(f"{path} is JSON, but not an object; nothing was generated", param=path)
+        raise InputError(f"{path} is JSON, but not an object; nothing was done", param=path)
     return arguments
 
 
@@ -177,11 +177,9 @@ def _check_names(names: Iterable[str]) -> None:
         if not _NAME.fullmatch(name):
             raise InputError(
                 f"tools[{index}]: the name {name[:60]!r} is not 1 to 128 letters, digits, '_', '-' and '.'; nothing "
-                "was generated",
+                "was done",
                 param=f"tools[{index}]",
             )
         if name in seen:
-            raise InputError(
-                f"tools[{index}]: there are two tools {name!r}; nothing was generated", param=f"tools[{index}]"
-            )
+            raise InputError(f"tools[{index}]: there are two tools {name!r}; nothing was done", param=f"tools[{index}]")
         seen.add(name)

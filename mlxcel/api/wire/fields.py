@@ -59,7 +59,7 @@ def refuse_not_served(fields: dict[str, Any], served: frozenset[str]) -> None:
         value = fields[name]
         if not any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in neutral):
             raise InputError(
-                f"{name} = {_shown(value)} is not served here; nothing was generated. Leave the field out",
+                f"{name} = {_shown(value)} is not served here; nothing was done. Leave the field out",
                 param=name,
                 code="unsupported_value",
             )

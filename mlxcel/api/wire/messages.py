@@ -89,10 +89,10 @@ class CountTokensFields(GenerationFields, kw_only=True):
         Errors: InputError for messages, tools or a choice that cannot be served.
         """
         if not self.messages:
-            raise InputError("messages is empty; nothing was generated", param="messages")
+            raise InputError("messages is empty; nothing was done", param="messages")
         if self.messages[-1].role == "assistant":
             raise InputError(
-                "the last message is the assistant's, and this server begins each answer anew; nothing was generated. "
+                "the last message is the assistant's, and this server begins each answer anew; nothing was done. "
                 "End with a user message",
                 param="messages",
                 code="unsupported_value",
@@ -132,7 +132,7 @@ class MessagesFields(CountTokensFields, kw_only=True):
 
     def check(self) -> None:
         if self.max_tokens is None:
-            raise InputError("max_tokens is missing; nothing was generated", param="max_tokens")
+            raise InputError("max_tokens is missing; nothing was done", param="max_tokens")
         super().check()
 
     @property
@@ -150,7 +150,7 @@ def _parts(message: InputMessage, path: str) -> Iterator[dict[str, Any]]:
     """A message as templates take it: results of tools are messages of their own."""
     if message.role not in ROLES:
         raise InputError(
-            f"{path}.role = {message.role!r} is none of {', '.join(ROLES)}; nothing was generated",
+            f"{path}.role = {message.role!r} is none of {', '.join(ROLES)}; nothing was done",
             param=f"{path}.role",
         )
     if message.role == "assistant" and not isinstance(message.content, str):
@@ -186,9 +186,7 @@ def _assistant(blocks: list[Block], path: str) -> dict[str, Any]:
             thoughts.append(block.thinking or "")
         elif block.type == "tool_use":
             if block.name is None:
-                raise InputError(
-                    f"{path}[{index}].name is missing; nothing was generated", param=f"{path}[{index}].name"
-                )
+                raise InputError(f"{path}[{index}].name is missing; nothing was done", param=f"{path}[{index}].name")
             calls.append(template_call(block.id, block.name, block.input or {}))
         elif block.type != "redacted_thinking":  # nobody but its maker can read that
             texts.append(_block_text(block, f"{path}[{index}]"))
@@ -209,7 +207,7 @@ def _text(content: str | list[Block], path: str) -> str:
 def _block_text(block: Block, path: str) -> str:
     if block.type != "text" or block.text is None:
         raise InputError(
-            f"{path}: a block of type {block.type[:60]!r} is not served here, or has no text; nothing was generated",
+            f"{path}: a block of type {block.type[:60]!r} is not served here, or has no text; nothing was done",
             param=path,
             code="unsupported_value",
         )
@@ -219,7 +217,7 @@ def _block_text(block: Block, path: str) -> str:
 def _tool(tool: InputTool, path: str) -> Tool:
     if tool.type not in (None, "custom"):
         raise InputError(
-            f"{path}.type = {tool.type!r}: only tools of the client's own are served; nothing was generated",
+            f"{path}.type = {tool.type!r}: only tools of the client's own are served; nothing was done",
             param=f"{path}.type",
             code="unsupported_value",
         )
@@ -233,7 +231,7 @@ def _tool_choice(choice: InputToolChoice | None) -> Chosen:
     choices = {"auto": ToolChoice.AUTO, "none": ToolChoice.NONE, "any": ToolChoice.REQUIRED}
     if kind not in choices:
         raise InputError(
-            f"tool_choice.type = {kind!r} is none of auto, any, none, and no tool with a name; nothing was generated",
+            f"tool_choice.type = {kind!r} is none of auto, any, none, and no tool with a name; nothing was done",
             param="tool_choice",
         )
     return Chosen(choices[kind])
@@ -244,7 +242,7 @@ def _answer_schema(config: OutputConfig | None) -> AnswerSchema | None:
         return None
     if config.format.type != "json_schema":
         raise InputError(
-            f"output_config.format.type = {config.format.type!r} is not json_schema; nothing was generated",
+            f"output_config.format.type = {config.format.type!r} is not json_schema; nothing was done",
             param="output_config.format.type",
         )
     return AnswerSchema(config.format.schema, "output_config.format.schema")
@@ -255,7 +253,7 @@ def _template_kwargs(thinking: Thinking | None) -> dict[str, Any]:
         return {}
     if thinking.type not in THINKING:
         raise InputError(
-            f"thinking.type = {thinking.type!r} is none of {', '.join(THINKING)}; nothing was generated",
+            f"thinking.type = {thinking.type!r} is none of {', '.join(THINKING)}; nothing was done",
             param="thinking.type",
         )
     return {"enable_thinking": thinking.type != "disabled"}

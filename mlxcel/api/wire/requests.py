@@ -33,12 +33,12 @@ class GenerationFields(SamplingFields, kw_only=True):
     def check(self) -> None:
         """Errors: InputError naming the first field that does not go together with the others."""
         if self.stream_options is not None and not self.stream:
-            raise InputError("stream_options is only for stream: true; nothing was generated", param="stream_options")
+            raise InputError("stream_options is only for stream: true; nothing was done", param="stream_options")
         most = self.default_tokens if self.limit is None else self.limit
         if self.min_tokens and most is not None and self.min_tokens > most:
             raise InputError(
                 f"min_tokens = {self.min_tokens} is more than the {most} tokens that the answer may have; "
-                "nothing was generated",
+                "nothing was done",
                 param="min_tokens",
             )
 

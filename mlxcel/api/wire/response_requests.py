@@ -118,7 +118,7 @@ class ResponseFields(GenerationFields, kw_only=True):
         for name, is_refused in refused:
             if is_refused:
                 raise InputError(
-                    f"this {name} is not served here; nothing was generated. Leave the field out",
+                    f"this {name} is not served here; nothing was done. Leave the field out",
                     param=name,
                     code="unsupported_value",
                 )
@@ -139,7 +139,7 @@ class ResponseFields(GenerationFields, kw_only=True):
         if isinstance(self.input, str):
             return [*before, {"role": "user", "content": self.input}]
         if not self.input:
-            raise InputError("input is empty; nothing was generated", param="input")
+            raise InputError("input is empty; nothing was done", param="input")
         return _Messages(before).with_items(self.input)
 
     def conversation(self, messages: Sequence[dict[str, Any]]) -> Conversation:
@@ -203,14 +203,14 @@ class _Messages:
             if item.call_id not in self._call_ids():
                 raise InputError(
                     f"{path}.call_id = {item.call_id[:60]!r} is no call of the input before it or of an "
-                    "earlier response; nothing was generated",
+                    "earlier response; nothing was done",
                     param=f"{path}.call_id",
                 )
             output = _text(item.output, f"{path}.output")
             self._shown.append({"role": "tool", "content": output, "tool_call_id": item.call_id})
         else:
             raise InputError(
-                f"{path}.type = {item.type[:60]!r} is not served here; nothing was generated",
+                f"{path}.type = {item.type[:60]!r} is not served here; nothing was done",
                 param=f"{path}.type",
                 code="unsupported_value",
             )
@@ -218,7 +218,7 @@ class _Messages:
     def _add_message(self, item: Item, path: str) -> None:
         if item.role not in ROLES:
             raise InputError(
-                f"{path}.role = {item.role!r} is none of {', '.join(ROLES)}; nothing was generated",
+                f"{path}.role = {item.role!r} is none of {', '.join(ROLES)}; nothing was done",
                 param=f"{path}.role",
             )
         role = "system" if item.role == "developer" else item.role
@@ -246,7 +246,7 @@ class _Messages:
 
 
 def _missing(path: str) -> InputError:
-    return InputError(f"{path} is missing; nothing was generated", param=path)
+    return InputError(f"{path} is missing; nothing was done", param=path)
 
 
 def _text(content: str | list[Part] | None, path: str) -> str:
@@ -260,7 +260,7 @@ def _text(content: str | list[Part] | None, path: str) -> str:
         if part.type not in TEXT_TYPES or text is None:
             raise InputError(
                 f"{path}[{index}]: a part of type {part.type[:60]!r} is not served here, or has no text; nothing was "
-                "generated",
+                "done",
                 param=f"{path}[{index}]",
                 code="unsupported_value",
             )
@@ -271,7 +271,7 @@ def _text(content: str | list[Part] | None, path: str) -> str:
 def _tool(tool: FunctionTool, path: str) -> Tool:
     if tool.type != "function":
         raise InputError(
-            f"{path}.type = {tool.type[:60]!r}: only functions are served; nothing was generated",
+            f"{path}.type = {tool.type[:60]!r}: only functions are served; nothing was done",
             param=f"{path}.type",
             code="unsupported_value",
         )
@@ -289,8 +289,7 @@ def _tool_choice(choice: str | ChosenFunctions | None) -> Chosen:
     elif choice in (None, "auto", "none", "required"):
         return Chosen(ToolChoice(choice or "auto"))
     raise InputError(
-        "tool_choice is none of auto, none, required, allowed_tools, and no function with a name; nothing was "
-        "generated",
+        "tool_choice is none of auto, none, required, allowed_tools, and no function with a name; nothing was done",
         param="tool_choice",
     )
 
@@ -303,8 +302,7 @@ def _answer_schema(config: TextConfig | None) -> AnswerSchema | None:
         return AnswerSchema({"type": "object"}, "text.format")
     if config.format.type != "json_schema":
         raise InputError(
-            f"text.format.type = {config.format.type!r} is none of text, json_object, json_schema; nothing was "
-            "generated",
+            f"text.format.type = {config.format.type!r} is none of text, json_object, json_schema; nothing was done",
             param="text.format.type",
         )
     return AnswerSchema(config.format.schema, "text.format.schema")
