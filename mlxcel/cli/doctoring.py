@@ -10,6 +10,8 @@ from pathlib import Path
 
 from mlxcel.cli.columns import aligned, show
 from mlxcel.cli.exits import FOUND_PROBLEMS, leave
+from mlxcel.cli.servicing import own_layout
+from mlxcel.cli.systemwide import system_layout
 from mlxcel.config.settings import ServeSettings
 from mlxcel.doctor.examination import examine
 from mlxcel.doctor.finding import Finding, State
@@ -18,7 +20,8 @@ from mlxcel.errors import ConfigError
 
 def run(settings: ServeSettings, faults: Sequence[ConfigError], *, file: Path, as_json: bool) -> None:
     """Leaves with FOUND_PROBLEMS where there are some."""
-    findings = examine(settings, faults, file=file, environ=os.environ)
+    jobs = (own_layout(file), system_layout(None))
+    findings = examine(settings, faults, file=file, environ=os.environ, jobs=jobs)
     has_problems = any(finding.state is State.PROBLEM for finding in findings)
     if as_json:
         show(json.dumps({"is_well": not has_problems, "findings": [asdict(finding) for finding in findings]}))

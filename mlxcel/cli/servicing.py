@@ -89,7 +89,7 @@ def status(system: SystemOption = False, prefix: PrefixOption = None) -> None:
         ("logs", str(layout.logs)),
         ("state", job.state if job else "not started"),
         *([("process", str(job.pid))] if job and job.pid else []),
-        *([("last exit", _meaning(job.last_exit))] if job and job.last_exit is not None else []),
+        *([("last exit", launchctl.meaning_of_end(job.last_exit))] if job and job.last_exit is not None else []),
     ]
     show(aligned(rows))
     leave(0 if job and job.pid else NOT_RUNNING)
@@ -136,6 +136,11 @@ def _layout(*, system: bool = False, prefix: Path | None = None, config: Path | 
         return system_layout(prefix)
     if prefix is not None:
         raise InputError("--prefix is the daemon's; give it with --system", param="prefix")
+    return own_layout(config)
+
+
+def own_layout(config: Path | None) -> Layout:
+    """The agent of whoever asks."""
     person = pwd.getpwuid(os.getuid())
     return agent_layout(
         home=Path(os.environ.get("HOME") or person.pw_dir).absolute(),
@@ -186,8 +191,3 @@ def _take(layout: Layout, plan: _Plan, done: str, *, dry_run: bool) -> None:
 def _assumed(plan: _Plan) -> launchctl.JobState | None:
     """Where there is no launchd, a plan to stop is shown for a service that runs, a plan to start for none."""
     return None if plan in (steps.install, steps.start) else launchctl.JobState("running", 1, None)
-
-
-def _meaning(code: int) -> str:
-    words = {0: "stopped on purpose", 70: "a fault of ours", 75: "try again", 78: "a setting or model cannot be used"}
-    return f"{code} ({words[code]})" if code in words else str(code)

@@ -30,6 +30,12 @@ MEANINGS = {
     119: "the job is disabled; 'launchctl enable' lets it start",
     125: "this domain cannot be reached from here: an agent needs a login on the screen",
 }
+_ENDS = {
+    0: "stopped on purpose",
+    70: "a fault of ours",
+    75: "try again",
+    78: "a setting or model cannot be used",
+}
 _LINE = re.compile(r"^\s*(state|pid|last exit code|runs) = (\d+|.+?)(?::.*)?$", re.MULTILINE)
 
 
@@ -86,6 +92,11 @@ def job_state(layout: Layout) -> JobState | None:
     for key, value in _LINE.findall(done.stdout):
         told.setdefault(key, value)
     return JobState(told.get("state", "unknown"), _number(told.get("pid")), _number(told.get("last exit code")))
+
+
+def meaning_of_end(code: int) -> str:
+    """A run's exit code and what the server means by it."""
+    return f"{code} ({_ENDS[code]})" if code in _ENDS else str(code)
 
 
 def wait_until_gone(layout: Layout, timeout_s: float = GONE_S) -> None:

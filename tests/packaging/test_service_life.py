@@ -243,6 +243,9 @@ def test_the_agent_is_installed_seen_restarted_stopped_and_gone_without_a_trace(
         assert f"process  {first}" in status
         assert "state    running" in status
         assert "mlxcel: serving" in service("logs")
+        told = mlxcel("doctor", PATH=launchd.path).stdout
+        assert f"{target} runs as process {first}" in told
+        assert "daemon         not installed" in told
         assert service("start") == f"nothing to do for {target}\n"
         started_s = time.monotonic()
         assert service("restart") == f"restarted {target}\n"

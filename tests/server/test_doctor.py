@@ -14,8 +14,8 @@ from typing import Any
 from tests.support.server_process import serving
 
 LOOKS = [
-    "python", "mlx", "mlx-lm", "llguidance", "device", "memory", "open files", "config", "keys", "models folder",
-    "disk", "log", "model", "port",
+    "python", "mlx", "mlx-lm", "llguidance", "device", "metallib", "wired limit", "memory", "open files", "config",
+    "keys", "models folder", "disk", "log", "model", "port", "service",
 ]  # fmt: skip
 
 

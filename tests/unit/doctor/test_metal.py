@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlxcel.device import Device
+from mlxcel.doctor.finding import State
+from mlxcel.doctor.metal import look_at_metallib, look_at_wired_limit, read_metallib
+
+CPU = Device("cpu", "", None)
+M4 = Device("metal", "Apple M4 Max", 96 * 10**9)
+M5 = Device("metal", "Apple M5", 24 * 10**9)
+TOTAL_BYTES = 32 * 2**30
+
+
+def metallib(path: Path, *names: str) -> Path:
+    """A library with a list of functions as Apple's tools write it, as far as names go."""
+    tags = b"".join(
+        b"NAME" + (len(name) + 1).to_bytes(2, "little") + name.encode() + b"\0TYPE\x01\0\x02ENDT" for name in names
+    )
+    path.write_bytes(b"MTLB\x01\x80\x02\0" + bytes(80) + tags + b"NAME of no function\0NAME\x09\0short\0")
+    return path
+
+
+def test_a_metallibs_kernels_are_counted_by_their_names_and_its_hash_is_told(tmp_path: Path) -> None:
+    path = metallib(
+        tmp_path / "mlx.metallib", "vadd_float32", "steel_gemm_fused_nax_nn", "affine_qmm_t_nax", "vadd_float32"
+    )
+    library = read_metallib(path)
+    assert library.kernels == {"vadd_float32", "steel_gemm_fused_nax_nn", "affine_qmm_t_nax"} and library.n_nax == 2
+    (found,) = look_at_metallib(M5, [path])
+    assert found.state is State.OK and "3 kernels, 2 of them NAX" in found.told
+    assert str(path) in found.told and hashlib.sha256(path.read_bytes()).hexdigest() in found.told
+
+
+def test_a_name_of_many_bytes_is_read_to_its_end(tmp_path: Path) -> None:
+    name = "nax_" + "x" * 700  # its size takes both bytes, and one of them is a line feed
+    long = metallib(tmp_path / "long.metallib", name, "n" * 0x10A)
+    assert read_metallib(long).kernels == {name, "n" * 0x10A}
+
+
+@pytest.mark.parametrize(("device", "state"), [(M4, State.OK), (M5, State.WARNING), (CPU, State.OK), (None, State.OK)])
+def test_kernels_without_nax_are_told_of_where_the_gpu_could_use_them(
+    tmp_path: Path, device: Device | None, state: State
+) -> None:
+    (found,) = look_at_metallib(device, [metallib(tmp_path / "mlx.metallib", "vadd_float32")])
+    assert found.state is state and "1 kernels, 0 of them NAX" in found.told
+    assert ("Apple M5 stay unused" in found.told) is (state is State.WARNING)
+
+
+def test_a_metallib_that_is_none_or_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "cut.metallib").write_bytes(b"")
+    for path in (tmp_path / "cut.metallib", tmp_path / "gone.metallib", tmp_path):
+        (found,) = look_at_metallib(M4, [path])
+        assert found.state is State.PROBLEM and found.next_step == "Install mlx again" and str(path) in found.told
+
+
+def test_a_missing_metallib_matters_to_metal_only() -> None:
+    assert [f.state for f in look_at_metallib(CPU, [])] == [f.state for f in look_at_metallib(None, [])] == [State.OK]
+    assert [f.state for f in look_at_metallib(M4, [])] == [State.WARNING]
+
+
+@pytest.mark.parametrize(
+    ("printed", "state", "part"),
+    [
+        ("0", State.OK, "the system's own limit"),
+        ("28672", State.OK, "iogpu.wired_limit_mb is 28672"),
+        ("31744", State.WARNING, "too little for the system"),
+        ("99999", State.WARNING, "too little for the system"),
+        ("sysctl: unknown oid", State.OK, "cannot be read"),
+        ("", State.OK, "cannot be read"),
+    ],
+)
+def test_the_wired_limit_is_what_sysctl_says(printed: str, state: State, part: str) -> None:
+    found = look_at_wired_limit(M5, TOTAL_BYTES, [sys.executable, "-c", f"print({printed!r})"])
+    assert found.state is state and part in found.told and "24.0 of 34.4 GB" in found.told
+
+
+def test_without_metal_nothing_is_wired() -> None:
+    for device in (CPU, None):
+        assert "without Metal" in look_at_wired_limit(device, TOTAL_BYTES, ["/nowhere/sysctl"]).told
+    assert "cannot be read" in look_at_wired_limit(M5, TOTAL_BYTES, ["/nowhere/sysctl"]).told
