@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import re
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from mlxcel.child import NoAnswer, ask_child
 from mlxcel.device import Device
@@ -22,14 +25,19 @@ WIRED_LIMIT = ("/usr/sbin/sysctl", "-n", "iogpu.wired_limit_mb")
 LEAST_FOR_THE_SYSTEM_BYTES = 2 * 2**30
 MIB = 2**20
 _MAGIC = b"MTLB"
-_NAME_TAG = re.compile(rb"NAME(?s:(..))([!-~]+)\0")
-"""A function's name in a metallib's list: the tag, its size in bytes (little-endian, 16 bits), a C string."""
+_LIST_AT = struct.Struct("<24xQ")
+"""A metallib's head: after 24 bytes, where its list of functions begins."""
+_COUNT = struct.Struct("<I")
+_TAG = struct.Struct("<4sH")
+"""An entry of the list: its size in bytes, that number included, then tags: four letters, a size, the value."""
+_CHUNK_BYTES = MIB
+_MOST_ENTRY_BYTES = 64 * 2**10
 _FIRST_WITH_NAX = 5
 
 
 @dataclass(frozen=True)
 class Metallib:
-    """One library of kernels. `kernels` is empty where its list of functions cannot be read."""
+    """One library of kernels."""
 
     path: Path
     n_bytes: int
@@ -42,16 +50,52 @@ class Metallib:
 
 
 def read_metallib(path: Path) -> Metallib:
-    """Errors: OSError; ValueError where the file is no metallib."""
-    content = path.read_bytes()
-    if not content.startswith(_MAGIC):
+    """Errors: OSError; ValueError where the file is no metallib, or ends too early."""
+    with path.open("rb") as file:
+        kernels = _read_names(file)
+        file.seek(0)
+        digest = hashlib.sha256()
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+        return Metallib(path, file.tell(), digest.hexdigest(), kernels)
+
+
+def _read_names(file: BinaryIO) -> frozenset[str]:
+    """The names in a metallib's list of functions (its form: worked out by others, checked on those of mlx-metal)."""
+    head = file.read(_LIST_AT.size)
+    if not head.startswith(_MAGIC) or len(head) < _LIST_AT.size:
         raise ValueError("it does not begin as a metallib does")
-    names = (
-        name.decode("ascii")
-        for size, name in _NAME_TAG.findall(content)
-        if int.from_bytes(size, "little") == len(name) + 1
-    )
-    return Metallib(path, len(content), hashlib.sha256(content).hexdigest(), frozenset(names))
+    (list_at,) = _LIST_AT.unpack(head)
+    file.seek(0, os.SEEK_END)
+    if list_at > file.tell():
+        raise ValueError("it ends before its list of functions")
+    file.seek(list_at)
+    (n_functions,) = _COUNT.unpack(_read_whole(file, _COUNT.size))
+    names = set()
+    for _ in range(n_functions):
+        (n_bytes,) = _COUNT.unpack(_read_whole(file, _COUNT.size))
+        if not _COUNT.size < n_bytes <= _MOST_ENTRY_BYTES:
+            raise ValueError("its list of functions is damaged")
+        names.add(_name_in(_read_whole(file, n_bytes - _COUNT.size)))
+    return frozenset(names)
+
+
+def _name_in(entry: bytes) -> str:
+    at = 0
+    while at + _TAG.size <= len(entry):
+        tag, n_bytes = _TAG.unpack_from(entry, at)
+        at += _TAG.size
+        if tag == b"NAME":
+            return entry[at : at + n_bytes].rstrip(b"\0").decode("utf-8", "replace")
+        at += n_bytes
+    raise ValueError("its list of functions has one without a name")
+
+
+def _read_whole(file: BinaryIO, n_bytes: int) -> bytes:
+    content = file.read(n_bytes)
+    if len(content) < n_bytes:
+        raise ValueError("it ends within its list of functions")
+    return content
 
 
 def find_metallibs() -> list[Path]:
@@ -107,7 +151,7 @@ def _about_metallib(about: str, path: Path, device: Device | None) -> Finding:
         return problem(about, f"{path} cannot be used: {error}", "Install mlx again")
     told = f"{path}, {library.n_bytes} bytes, sha256 {library.sha256}"
     if not library.kernels:
-        return warning(about, f"{told}; no kernel is named in it", "Install mlx again, if Metal fails")
+        return problem(about, f"{told}; there is no kernel in it", "Install mlx again")
     told += f"; {len(library.kernels)} kernels, {library.n_nax} of them NAX"
     if library.n_nax == 0 and device is not None and _has_nax(device.name):
         return warning(

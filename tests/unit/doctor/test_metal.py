@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 import sys
 from pathlib import Path
 
@@ -16,12 +17,16 @@ M5 = Device("metal", "Apple M5", 24 * 10**9)
 TOTAL_BYTES = 32 * 2**30
 
 
+def entry(name: str) -> bytes:
+    tags = b"TYPE\x01\0\x02NAME" + struct.pack("<H", len(name) + 1) + name.encode() + b"\0ENDT"
+    return struct.pack("<I", len(tags) + 4) + tags
+
+
 def metallib(path: Path, *names: str) -> Path:
-    """A library with a list of functions as Apple's tools write it, as far as names go."""
-    tags = b"".join(
-        b"NAME" + (len(name) + 1).to_bytes(2, "little") + name.encode() + b"\0TYPE\x01\0\x02ENDT" for name in names
-    )
-    path.write_bytes(b"MTLB\x01\x80\x02\0" + bytes(80) + tags + b"NAME of no function\0NAME\x09\0short\0")
+    """A library whose list of functions is as in those of mlx-metal 0.32.4; code that looks like names follows it."""
+    head = b"MTLB\x01\x80\x02\0" + bytes(16) + struct.pack("<Q", 88) + bytes(56)
+    code = b"NAME\x06\0vnax0\0NAME\x09\0short\0"
+    path.write_bytes(head + struct.pack("<I", len(names)) + b"".join(map(entry, names)) + code)
     return path
 
 
@@ -36,10 +41,9 @@ def test_a_metallibs_kernels_are_counted_by_their_names_and_its_hash_is_told(tmp
     assert str(path) in found.told and hashlib.sha256(path.read_bytes()).hexdigest() in found.told
 
 
-def test_a_name_of_many_bytes_is_read_to_its_end(tmp_path: Path) -> None:
-    name = "nax_" + "x" * 700  # its size takes both bytes, and one of them is a line feed
-    long = metallib(tmp_path / "long.metallib", name, "n" * 0x10A)
-    assert read_metallib(long).kernels == {name, "n" * 0x10A}
+def test_a_long_name_is_read_to_its_end(tmp_path: Path) -> None:
+    names = ("nax_" + "x" * 700, "n" * 0x10A)  # sizes of two bytes, one of which is a line feed
+    assert read_metallib(metallib(tmp_path / "long.metallib", *names)).kernels == set(names)
 
 
 @pytest.mark.parametrize(("device", "state"), [(M4, State.OK), (M5, State.WARNING), (CPU, State.OK), (None, State.OK)])
@@ -52,10 +56,20 @@ def test_kernels_without_nax_are_told_of_where_the_gpu_could_use_them(
 
 
 def test_a_metallib_that_is_none_or_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
-    (tmp_path / "cut.metallib").write_bytes(b"")
-    for path in (tmp_path / "cut.metallib", tmp_path / "gone.metallib", tmp_path):
+    whole = metallib(tmp_path / "whole.metallib", "vadd_float32", "vsub_float32").read_bytes()
+    list_bytes = 88 + 4 + len(entry("vadd_float32") * 2)
+    bad = {f"cut-{n}": whole[:n] for n in range(list_bytes)}
+    bad["far"] = whole[:24] + b"\xff" * 8 + whole[32:]
+    bad["sized"] = whole[:92] + b"\xff" * 4 + whole[96:]
+    bad["small"] = whole[:92] + bytes(4) + whole[96:]
+    bad["nameless"] = whole.replace(b"NAME\x0d", b"MANE\x0d")
+    bad["kernelless"] = whole[:88] + bytes(4)
+    for name, content in bad.items():
+        (tmp_path / name).write_bytes(content)
+    for path in (*(tmp_path / name for name in bad), tmp_path / "gone", tmp_path):
         (found,) = look_at_metallib(M4, [path])
-        assert found.state is State.PROBLEM and found.next_step == "Install mlx again" and str(path) in found.told
+        assert found.state is State.PROBLEM and found.next_step == "Install mlx again", path.name
+        assert str(path) in found.told
 
 
 def test_a_missing_metallib_matters_to_metal_only() -> None:
