@@ -18,7 +18,13 @@ def ask_child(command: Sequence[str], *, timeout_s: float) -> Any:
     """The JSON that the command writes to stdout. Errors: NoAnswer when it dies, hangs or says nothing."""
     try:
         done = subprocess.run(
-            command, capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=timeout_s, check=False
+            command,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
         )
         if done.returncode == 0:
             return json.loads(done.stdout)

@@ -60,7 +60,9 @@ def _owner_of(port: int) -> str | None:
         return None
     command = [lsof, "-nP", f"-iTCP:{port}", "-sTCP:LISTEN", "-Fpc"]
     try:
-        lines = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False).stdout.splitlines()
+        lines = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=5, check=False
+        ).stdout.splitlines()
     except subprocess.TimeoutExpired:
         return None
     told = {line[0]: line[1:] for line in reversed(lines) if line}

@@ -7,6 +7,7 @@ out waits here until launchd has forgotten it.
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 import time
@@ -79,7 +80,11 @@ def run(command: Sequence[str]) -> None:
     if done.returncode and not (command[1] == "bootout" and done.returncode in ON_ITS_WAY_OUT):
         told = reason_of(done.stderr or done.stdout or "no word from it")
         meaning = MEANINGS.get(done.returncode, "see 'launchctl error " + str(done.returncode) + "'")
-        raise StateError(f"'{' '.join(command)}' failed ({done.returncode}: {told}). {meaning}", code="launchd_refused")
+        raise StateError(
+            f"'{shlex.join(command)}' failed ({done.returncode}: {told}). {meaning}. What was done before it stays; "
+            "mend that and run the same command again",
+            code="launchd_refused",
+        )
 
 
 def job_state(layout: Layout) -> JobState | None:
@@ -118,10 +123,16 @@ def _number(text: str | None) -> int | None:
 
 def _call(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     except FileNotFoundError:
         raise StateError(
             f"there is no {command[0]} here: services are launchd's, on macOS. Nothing was changed; "
             "'mlxcel serve' runs the server without it",
             code="no_launchd",
         ) from None
+    except OSError as error:
+        raise StateError(
+            f"{command[0]} cannot be run: {reason_of(error)}; nothing was asked of launchd. "
+            f"'which {command[0]}' says which one is meant",
+            code="no_launchd",
+        ) from error

@@ -78,6 +78,9 @@ def test_the_sdist_has_the_same_bytes_twice_and_a_commit_to_packaging_leaves_the
 def test_a_command_that_cannot_be_done_says_so_and_writes_nothing(checkout: Path, tmp_path: Path) -> None:
     for arguments, words, code in (
         (("sdist", "nothing"), "nothing", 6),
+        (("crates", "nowhere.lock"), "nowhere.lock cannot be read", 2),
+        (("crates", "README.md"), "that is no Cargo.lock", 2),
+        (("crates", "pyproject.toml"), "it lists no package", 2),
         (("checksums", "nothing.tar.gz"), "tools/port sdist", 2),
         (("version", "0.7.0-rc1"), "is no version of this port", 2),
         (("nonsense",), "nonsense", 2),
@@ -89,3 +92,38 @@ def test_a_command_that_cannot_be_done_says_so_and_writes_nothing(checkout: Path
     outside = port(tmp_path, "render")
     assert (outside.returncode, "lies in no checkout" in outside.stderr) == (2, True)
     assert git(checkout, "status", "--porcelain") == ""
+
+
+def test_a_distfile_that_is_cut_short_or_of_another_version_is_not_written_into_the_portfile(checkout: Path) -> None:
+    (checkout / "dist").mkdir()
+    whole = checkout / "dist" / "mlxcel-9.9.9.tar.gz"
+    (checkout / "PKG-INFO").write_text("Name: mlxcel\nVersion: 9.9.9\n")
+    (checkout / "noise").write_bytes(os.urandom(50_000))
+    with tarfile.open(whole, "w:gz") as tar:
+        tar.add(checkout / "PKG-INFO", "mlxcel-9.9.9/PKG-INFO")
+        tar.add(checkout / "noise", "mlxcel-9.9.9/noise")
+    content = whole.read_bytes()
+    portfile = checkout / "packaging" / "macports" / "llm" / "mlxcel" / "Portfile"
+    before = portfile.read_bytes()
+    for name, bad in {
+        "mlxcel-9.9.9.tar.gz": content[:-30_000],
+        "mlxcel-9.9.8.tar.gz": content,
+        "mlxcel-9.9.7.tar.gz": b"",
+        "mlxcel-9.9.6.tar.gz": b"no archive",
+    }.items():
+        file = checkout / "dist" / name
+        file.write_bytes(bad)
+        done = port(checkout, "checksums", str(file))
+        assert done.returncode != 0 and "nothing was written" in done.stderr + done.stdout, name
+        assert "Traceback" not in done.stderr
+        assert portfile.read_bytes() == before
+    whole.write_bytes(content)
+    assert port(checkout, "checksums", str(whole)).returncode == 0
+    assert b"9.9.9" in portfile.read_bytes()
+
+
+def test_a_portfile_that_never_ends_is_refused(checkout: Path) -> None:
+    portfile = checkout / "packaging" / "macports" / "llm" / "mlxcel" / "Portfile"
+    portfile.write_text(portfile.read_text() + "while 1 {}\n")
+    done = port(checkout, "render")
+    assert (done.returncode, "does it end?" in done.stderr) == (2, True), done.stderr

@@ -107,6 +107,7 @@ def _checksums(
     from .checksums import checksums_of
     from .portfile import write_block
     from .project import PORTFILE, find_root, read_project
+    from .sdist import check_distfile
     from .versions import parse_version
 
     root = find_root(context.obj)
@@ -114,6 +115,7 @@ def _checksums(
     if not file.is_file() or not file.name.startswith("mlxcel-") or not file.name.endswith(".tar.gz"):
         raise usage(f"{file} is no mlxcel-VERSION.tar.gz", "tools/port sdist")
     version = parse_version(file.name.removeprefix("mlxcel-").removesuffix(".tar.gz"))
+    check_distfile(file, version)
     owner = read_project((root / "pyproject.toml").read_text(encoding="utf-8")).owner
     old = (root / PORTFILE).read_text(encoding="utf-8")
     new = write_block(old, owner=owner, version=version, checksums=checksums_of(file))
@@ -192,11 +194,15 @@ def _vercmp(first: str, second: str) -> None:
     Paper().line(f"{first} {'=><'[vercmp(first, second)]} {second}")
 
 
-def _crates(lock: Annotated[Path, typer.Argument(metavar="Cargo.lock")]) -> None:
+def _crates(context: typer.Context, lock: Annotated[Path, typer.Argument(metavar="Cargo.lock")]) -> None:
     """Print a Cargo.lock as the `cargo.crates` of a port."""
     from .crates import crates_of, render_crates
 
-    sys.stdout.write(render_crates(crates_of(lock.read_text(encoding="utf-8"))))
+    try:
+        text = (context.obj / lock).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise usage(f"{lock} cannot be read: {error}") from error
+    sys.stdout.write(render_crates(crates_of(text)))
 
 
 def _release(

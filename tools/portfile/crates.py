@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from command.errors import refused
+from command.errors import refused, usage
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -17,9 +17,15 @@ _REGISTRY = "registry+https://github.com/rust-lang/crates.io-index"
 def crates_of(lock: str) -> list[tuple[str, str, str]]:
     """Name, version and sha256 of each crate from crates.io; the workspace's own have no source.
 
-    Errors: refused for a crate from elsewhere, which the port group could not fetch.
+    Errors: usage for a text that is no Cargo.lock; refused for a crate from elsewhere, which the port group could not
+    fetch.
     """
-    packages = tomllib.loads(lock).get("package", [])
+    try:
+        packages = tomllib.loads(lock)["package"]
+    except tomllib.TOMLDecodeError as error:
+        raise usage(f"that is no Cargo.lock: {error}") from error
+    except KeyError:
+        raise usage("that is no Cargo.lock: it lists no package") from None
     elsewhere = [package["name"] for package in packages if package.get("source", _REGISTRY) != _REGISTRY]
     if elsewhere:
         raise refused(f"crates from elsewhere than crates.io: {', '.join(elsewhere)}")

@@ -16,6 +16,8 @@ from command.errors import refused, usage
 
 PROGRAM = Path(__file__).with_name("evaluate.tcl")
 TCL = "tclsh"
+EVALUATION_S = 10.0
+PHASES_S = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,7 @@ def evaluate(
     """Evaluate `portfile`, then carry out the phases in `run`.
 
     folders: prefix, workpath, worksrcpath, destroot.
-    Errors: usage for a Portfile that Tcl refuses; refused where there is no tclsh.
+    Errors: usage for a Portfile that Tcl refuses or never finishes; refused where there is no tclsh.
     """
     given = {"subport": subport, "os_major": os_major, "arch": arch, "run": " ".join(run)}
     given |= {"filespath": portfile.parent / "files", **folders}
@@ -65,9 +67,13 @@ def evaluate(
         raise refused(
             "there is no tclsh to read a Portfile with", "apt-get install tcl, or on macOS: sudo port install tcl"
         )
-    done = subprocess.run(
-        [TCL, PROGRAM, portfile, *words], capture_output=True, text=True, check=False, env=environ, timeout=600
-    )
+    try:
+        done = subprocess.run(
+            [TCL, PROGRAM, portfile, *words],
+            capture_output=True, text=True, check=False, env=environ, timeout=PHASES_S if run else EVALUATION_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise usage(f"{portfile} is still being evaluated after {error.timeout:g} s: does it end?") from None
     if done.returncode:
         raise usage(f"{portfile}: {done.stderr.splitlines()[0] if done.stderr else 'tclsh failed'}")
     return Evaluation(**json.loads(done.stdout))

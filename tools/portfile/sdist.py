@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +53,19 @@ def build_distfile(root: Path, revision: str, version: Version, out: Path, *, bu
     return Distfile(file, commit, checksums_of(file), metadata)
 
 
+def check_distfile(file: Path, version: Version) -> None:
+    """Errors: refused for a file that is cut short, or whose own version is another."""
+    try:
+        metadata = _metadata_version(file)
+    except (OSError, EOFError, tarfile.TarError, zlib.error, StopIteration) as error:
+        raise refused(
+            f"{file} is not a whole sdist ({str(error) or 'no PKG-INFO in it'}); nothing was written",
+            "tools/port sdist",
+        ) from error
+    if metadata != version.wheel and not (version.is_devel and version.port.startswith(f"{metadata}.")):
+        raise refused(f"{file} calls itself {metadata}, not {version.wheel}; nothing was written", "tools/port sdist")
+
+
 def _build(root: Path, commit: str, folder: Path) -> Path:
     source, made = folder / "source", folder / "made"
     # A clone of its own: nothing untracked can get in, and no file's mode or date is the maintainer's.
@@ -70,6 +84,7 @@ def _build(root: Path, commit: str, folder: Path) -> Path:
 
 def _metadata_version(file: Path) -> str:
     with tarfile.open(file) as tar:
+        # All names are asked for, which reads the file to its end.
         name = next(name for name in tar.getnames() if name.count("/") == 1 and name.endswith("/PKG-INFO"))
         member = tar.extractfile(name)
         assert member is not None

@@ -71,3 +71,11 @@ def test_a_launchctl_that_cannot_be_started_is_a_warning(
     (tmp_path / "bin" / "launchctl").write_bytes(b"\x7fELF")
     (found,) = look_at_jobs((layout,))
     assert found.state is State.WARNING and layout.target in found.told
+
+
+def test_words_that_are_no_text_are_read_all_the_same(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(layout)
+    launchctl(tmp_path / "bin", monkeypatch, "printf '\\tpid = 7\\n\\377\\376'")
+    assert "process 7" in look_at_jobs((layout,))[0].told
