@@ -136,6 +136,8 @@ def _layout(*, system: bool = False, prefix: Path | None = None, config: Path | 
         return system_layout(prefix)
     if prefix is not None:
         raise InputError("--prefix is the daemon's; give it with --system", param="prefix")
+    if config is not None and config.is_dir():
+        raise InputError(f"--config {str(config)!r} is a folder; nothing was changed. Name a file", param="config")
     return own_layout(config)
 
 

@@ -20,8 +20,10 @@ PrefixOption = Annotated[Optional[Path], typer.Option("--prefix", help="MacPorts
 
 
 def system_layout(prefix: Path | None) -> Layout:
-    """The daemon of `prefix`, else of the MacPorts that this Python belongs to."""
-    return daemon_layout((prefix or macports_prefix(sys.prefix)).absolute())
+    """The daemon of `prefix`, else of the MacPorts that this Python belongs to. Errors: InputError."""
+    if prefix is not None and not prefix.is_absolute():
+        raise InputError(f"--prefix {str(prefix)!r} is no absolute path; nothing was changed", param="prefix")
+    return daemon_layout(prefix or macports_prefix(sys.prefix))
 
 
 def system_settings(prefix: Path | None, *, own: tuple[object, ...]) -> ServeSettings:

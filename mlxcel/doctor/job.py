@@ -20,8 +20,8 @@ def _look_at_job(layout: Layout) -> Finding:
     own = " --system" if layout.is_daemon else ""
     try:
         job = launchctl.job_state(layout)
-    except (OSError, StateError) as error:
-        return warning(about, f"launchd cannot be asked of {layout.target}: {error}", f"mlxcel service status{own}")
+    except StateError as error:
+        return warning(about, f"launchd does not tell: {error.message}", f"launchctl print {layout.target}")
     if not layout.plist.exists():
         if job is None:
             return ok(about, "not installed")

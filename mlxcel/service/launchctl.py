@@ -78,20 +78,16 @@ def run(command: Sequence[str]) -> None:
     """Errors: StateError with launchctl's words and what its exit code means."""
     done = _call(command)
     if done.returncode and not (command[1] == "bootout" and done.returncode in ON_ITS_WAY_OUT):
-        told = reason_of(done.stderr or done.stdout or "no word from it")
-        meaning = MEANINGS.get(done.returncode, "see 'launchctl error " + str(done.returncode) + "'")
-        raise StateError(
-            f"'{shlex.join(command)}' failed ({done.returncode}: {told}). {meaning}. What was done before it stays; "
-            "mend that and run the same command again",
-            code="launchd_refused",
-        )
+        raise _refusal(command, done)
 
 
 def job_state(layout: Layout) -> JobState | None:
-    """None: launchd does not know the job. Errors: StateError without a launchctl."""
+    """None: launchd does not know the job. Errors: StateError without a launchctl, or when it does not tell."""
     done = _call(print_job(layout))
-    if done.returncode:
+    if done.returncode == NO_SUCH_JOB:
         return None
+    if done.returncode:
+        raise _refusal(print_job(layout), done)
     # The first of each: what follows is about the job's endpoints.
     told: dict[str, str] = {}
     for key, value in _LINE.findall(done.stdout):
@@ -115,6 +111,16 @@ def wait_until_gone(layout: Layout, timeout_s: float = GONE_S) -> None:
                 code="launchd_refused",
             )
         time.sleep(POLL_S)
+
+
+def _refusal(command: Sequence[str], done: subprocess.CompletedProcess[str]) -> StateError:
+    told = reason_of(done.stderr or done.stdout or "no word from it")
+    meaning = MEANINGS.get(done.returncode, "see 'launchctl error " + str(done.returncode) + "'")
+    return StateError(
+        f"'{shlex.join(command)}' failed ({done.returncode}: {told}). {meaning}. What was done before it stays; "
+        "mend that and run the same command again",
+        code="launchd_refused",
+    )
 
 
 def _number(text: str | None) -> int | None:

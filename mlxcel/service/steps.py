@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,6 +49,10 @@ class Remove:
 
     path: Path
     and_folder: bool = False
+
+    @property
+    def is_due(self) -> bool:
+        return os.path.lexists(self.path) or (self.and_folder and self.path.parent.is_dir())
 
     def __str__(self) -> str:
         return f"rm {shlex.quote(str(self.path))}" + (" and its folder, if that is empty" if self.and_folder else "")
@@ -113,15 +118,14 @@ def install(layout: Layout, job: launchctl.JobState | None) -> list[Step]:
 
 def uninstall(layout: Layout, job: launchctl.JobState | None) -> list[Step]:
     """Stop the agent and remove all that `install` and the server made; settings and models are the user's."""
-    logs = sorted(layout.logs.glob("mlxcel.log*")) if layout.logs.is_dir() else []
-    return [
-        *stop(layout, job),
+    removals = [
         Remove(layout.plist),
         Remove(layout.pid_file),
         Remove(layout.wrapper, and_folder=True),
-        *map(Remove, logs),
+        *map(Remove, sorted(layout.logs.glob("mlxcel.log*"))),
         Remove(layout.start_log, and_folder=True),
     ]
+    return [*stop(layout, job), *(removal for removal in removals if removal.is_due)]
 
 
 def take(steps: Sequence[Step]) -> None:

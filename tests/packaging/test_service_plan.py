@@ -5,7 +5,10 @@ from __future__ import annotations
 import plistlib
 from pathlib import Path
 
+import pytest
+
 from tests.packaging.conftest import Command
+from tests.support.one_answer_launchctl import path_with_launchctl
 
 
 def configure(home: Path, text: str) -> Path:
@@ -66,3 +69,35 @@ def test_without_launchd_and_without_a_plist_each_command_says_so(
         assert done.returncode == 75
         assert "there is no launchctl here" in done.stderr
     assert not (home / "Library").exists()
+
+
+def test_an_uninstall_where_nothing_is_says_so(mlxcel: Command, home: Path, tmp_path: Path) -> None:
+    path = path_with_launchctl(tmp_path / "bin", "exit 113")
+    assert mlxcel("service", "uninstall", PATH=path).stdout.startswith("nothing to do for gui/")
+    (home / "Library" / "Logs" / "mlxcel").mkdir(parents=True)  # an install that was cut short
+    assert mlxcel("service", "uninstall", PATH=path).stdout.startswith("removed gui/")
+    assert not (home / "Library" / "Logs" / "mlxcel").exists()
+
+
+@pytest.mark.parametrize("code", [1, 5, 37, 125])
+def test_a_launchd_that_does_not_tell_of_the_job_stops_every_command_and_no_file_goes(
+    mlxcel: Command, home: Path, tmp_path: Path, code: int
+) -> None:
+    agents = home / "Library" / "LaunchAgents"
+    agents.mkdir(parents=True)
+    (agents / "io.mlxcel.agent.plist").write_text("mine")
+    path = path_with_launchctl(tmp_path / "bin", f"echo odd >&2; exit {code}")
+    for command in ("start", "stop", "restart", "status", "uninstall"):
+        done = mlxcel("service", command, PATH=path)
+        assert (done.returncode, done.stdout) == (75, ""), command
+        assert f"failed ({code}: odd)" in done.stderr and "run the same command again" in done.stderr
+    assert (agents / "io.mlxcel.agent.plist").read_text() == "mine"
+
+
+def test_a_path_that_would_mean_the_folder_one_is_in_is_refused(mlxcel: Command, home: Path) -> None:
+    for prefix in ("", ".", "opt/local"):
+        done = mlxcel("service", "render", "--system", "--prefix", prefix)
+        assert (done.returncode, done.stdout) == (64, "") and "is no absolute path" in done.stderr
+    for config in ("", ".", str(home)):
+        done = mlxcel("service", "render", "--config", config)
+        assert (done.returncode, done.stdout) == (64, "") and "is a folder" in done.stderr

@@ -7,6 +7,7 @@ import pytest
 from mlxcel.doctor.finding import State
 from mlxcel.doctor.job import look_at_jobs
 from mlxcel.service.layout import Layout, daemon_layout
+from tests.support.one_answer_launchctl import path_with_launchctl
 
 
 @pytest.fixture()
@@ -17,15 +18,6 @@ def layout(tmp_path: Path) -> Layout:
 def install(layout: Layout) -> None:
     layout.plist.parent.mkdir(parents=True)
     layout.plist.write_text("")
-
-
-def launchctl(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """Put a launchctl that answers every question alike before all others."""
-    folder.mkdir()
-    program = folder / "launchctl"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
 
 
 @pytest.mark.parametrize(
@@ -42,7 +34,7 @@ def test_an_installed_job_is_as_launchd_tells(
     layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, state: State, part: str
 ) -> None:
     install(layout)
-    launchctl(tmp_path / "bin", monkeypatch, f"printf '{layout.target} = {{\n\t{said}\n}}\n'")
+    monkeypatch.setenv("PATH", path_with_launchctl(tmp_path / "bin", f"printf '{layout.target} = {{\n\t{said}\n}}\n'"))
     (found,) = look_at_jobs((layout,))
     assert (found.about, found.state) == ("daemon", state) and part in found.told
     assert ("service logs --system" in found.next_step) is (state is State.PROBLEM)
@@ -51,7 +43,7 @@ def test_an_installed_job_is_as_launchd_tells(
 def test_a_job_that_launchd_does_not_know_is_installed_or_not(
     layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    launchctl(tmp_path / "bin", monkeypatch, "exit 113")
+    monkeypatch.setenv("PATH", path_with_launchctl(tmp_path / "bin", "exit 113"))
     assert look_at_jobs((layout,))[0].told == "not installed"
     install(layout)
     (found,) = look_at_jobs((layout,))
@@ -59,23 +51,25 @@ def test_a_job_that_launchd_does_not_know_is_installed_or_not(
 
 
 def test_a_job_without_its_plist_is_told_of(layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    launchctl(tmp_path / "bin", monkeypatch, "echo 'pid = 42'")
+    monkeypatch.setenv("PATH", path_with_launchctl(tmp_path / "bin", "echo 'pid = 42'"))
     (found,) = look_at_jobs((layout,))
     assert found.state is State.WARNING and str(layout.plist) in found.told
 
 
-def test_a_launchctl_that_cannot_be_started_is_a_warning(
-    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("script", ["exit 5", "exit 37", "exit 125", "kill -9 $$", None])
+def test_a_launchctl_that_does_not_tell_is_a_warning(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None
 ) -> None:
-    launchctl(tmp_path / "bin", monkeypatch, "")
-    (tmp_path / "bin" / "launchctl").write_bytes(b"\x7fELF")
+    monkeypatch.setenv("PATH", path_with_launchctl(tmp_path / "bin", script or ""))
+    if script is None:
+        (tmp_path / "bin" / "launchctl").write_bytes(b"\x7fELF")
     (found,) = look_at_jobs((layout,))
-    assert found.state is State.WARNING and layout.target in found.told
+    assert (found.state, found.next_step) == (State.WARNING, f"launchctl print {layout.target}")
 
 
 def test_words_that_are_no_text_are_read_all_the_same(
     layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(layout)
-    launchctl(tmp_path / "bin", monkeypatch, "printf '\\tpid = 7\\n\\377\\376'")
+    monkeypatch.setenv("PATH", path_with_launchctl(tmp_path / "bin", "printf '\\tpid = 7\\n\\377\\376'"))
     assert "process 7" in look_at_jobs((layout,))[0].told
