@@ -9,7 +9,8 @@ import pytest
 
 from mlxcel.device import Device
 from mlxcel.doctor.finding import State
-from mlxcel.doctor.metal import look_at_metallib, look_at_wired_limit, read_metallib
+from mlxcel.doctor.metal import look_at_metallib, look_at_wired_limit
+from mlxcel.doctor.metallib import read_metallib
 
 CPU = Device("cpu", "", None)
 M4 = Device("metal", "Apple M4 Max", 96 * 10**9)
@@ -73,8 +74,9 @@ def test_a_metallib_that_is_none_or_cannot_be_read_is_a_problem(tmp_path: Path) 
 
 
 def test_a_missing_metallib_matters_to_metal_only() -> None:
-    assert [f.state for f in look_at_metallib(CPU, [])] == [f.state for f in look_at_metallib(None, [])] == [State.OK]
-    assert [f.state for f in look_at_metallib(M4, [])] == [State.WARNING]
+    assert [f.state for f in look_at_metallib(CPU, [])] == [State.OK]
+    for device in (M4, None):  # None: the probe failed, and this may be why
+        assert [f.state for f in look_at_metallib(device, [])] == [State.WARNING]
 
 
 @pytest.mark.parametrize(
