@@ -156,3 +156,13 @@ def test_commands_of_a_run_need_a_run_and_a_run_shuts_out_others(forge: Forge) -
         assert "in progress" in must(forge, *args, code=7).out
     assert "not ready to publish" in must(forge, "publish", code=5).out
     must(forge, "abort")
+
+
+def test_settings_that_are_no_text_are_refused_in_a_checkout_and_on_local(forge: Forge) -> None:
+    work = forge.work
+    work.git("checkout", "-q", "local")
+    (work.folder / "recut.toml").write_bytes(b"\xff")
+    assert "recut.toml cannot be read" in must(forge, "status", code=2).out
+    work.git("commit", "-q", "-a", "-m", "Break the settings")
+    work.git("checkout", "-q", "topic/empty-mean")
+    assert "refs/heads/local:recut.toml cannot be read" in must(forge, "status", code=2).out

@@ -150,7 +150,8 @@ def test_the_server_of_the_destroot_answers_under_launchd_and_the_evidence_tool_
             capture_output=True, text=True, timeout=240, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
-        row("destroot, tools/evidence", done.stdout.splitlines()[0], 0.0)
+        verdict = next(line for line in done.stdout.splitlines() if line.startswith("Holds"))
+        row("destroot, tools/evidence", verdict, 0.0)
         assert daemon.boot_out() < 60
     assert (tmp_path / "evidence" / "evidence.json").is_file()
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from command.errors import ToolError
+from portfile.crates import crates_of
 from tests.packaging.conftest import ROOT
 
 
@@ -28,6 +33,15 @@ def port(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
+
+
+def write_sdist(file: Path, metadata: bytes) -> None:
+    """An archive as long as one that can be cut short, with that PKG-INFO."""
+    with tarfile.open(file, "w:gz") as tar:
+        for name, content in (("PKG-INFO", metadata), ("noise", os.urandom(50_000))):
+            member = tarfile.TarInfo(f"{file.name.removesuffix('.tar.gz')}/{name}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
 
 
 @pytest.fixture
@@ -80,7 +94,8 @@ def test_a_command_that_cannot_be_done_says_so_and_writes_nothing(checkout: Path
         (("sdist", "nothing"), "nothing", 6),
         (("crates", "nowhere.lock"), "nowhere.lock cannot be read", 2),
         (("crates", "README.md"), "that is no Cargo.lock", 2),
-        (("crates", "pyproject.toml"), "it lists no package", 2),
+        (("crates", "pyproject.toml"), "missing required field `package`", 2),
+        (("crates", "packaging"), "Is a directory", 2),
         (("checksums", "nothing.tar.gz"), "tools/port sdist", 2),
         (("version", "0.7.0-rc1"), "is no version of this port", 2),
         (("nonsense",), "nonsense", 2),
@@ -97,11 +112,7 @@ def test_a_command_that_cannot_be_done_says_so_and_writes_nothing(checkout: Path
 def test_a_distfile_that_is_cut_short_or_of_another_version_is_not_written_into_the_portfile(checkout: Path) -> None:
     (checkout / "dist").mkdir()
     whole = checkout / "dist" / "mlxcel-9.9.9.tar.gz"
-    (checkout / "PKG-INFO").write_text("Name: mlxcel\nVersion: 9.9.9\n")
-    (checkout / "noise").write_bytes(os.urandom(50_000))
-    with tarfile.open(whole, "w:gz") as tar:
-        tar.add(checkout / "PKG-INFO", "mlxcel-9.9.9/PKG-INFO")
-        tar.add(checkout / "noise", "mlxcel-9.9.9/noise")
+    write_sdist(whole, b"Name: mlxcel\nVersion: 9.9.9\n")
     content = whole.read_bytes()
     portfile = checkout / "packaging" / "macports" / "llm" / "mlxcel" / "Portfile"
     before = portfile.read_bytes()
@@ -127,3 +138,54 @@ def test_a_portfile_that_never_ends_is_refused(checkout: Path) -> None:
     portfile.write_text(portfile.read_text() + "while 1 {}\n")
     done = port(checkout, "render")
     assert (done.returncode, "does it end?" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [
+        "package = 5",
+        "[[package]]\nname = 3\nversion = '1'",
+        "[[package]]\nname = 'a'",
+        "[[package]]\nname = 'a b'\nversion = '1'",
+        "[[package]]\nname = 'a'\nversion = '1'\nchecksum = 'x'",
+    ],
+)
+def test_a_lock_that_no_cargo_wrote_is_refused(lock: str) -> None:
+    with pytest.raises(ToolError, match=r"no Cargo\.lock"):
+        crates_of(lock)
+
+
+SUMS = r"(?m)^checksums .*\n.*\n.*\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "part", "code"),
+    [
+        (lambda text: b"\xff\n" + text, "Portfile cannot be read", 2),
+        (lambda text: text.replace(b"\n", b"\r\n"), "carriage returns", 5),
+        (lambda text: re.sub(SUMS.encode(), b"", text), "1 times 'checksums rmd160 ... sha256 ... size ...'", 5),
+        (lambda text: text.replace(b"github.setup", b"github.setup OWNER mlxcel 1 v\ngithub.setup", 1), "3 times", 5),
+    ],
+)
+def test_a_portfile_of_another_form_is_refused_in_words_and_stays_as_it_is(
+    checkout: Path, change: Callable[[bytes], bytes], part: str, code: int
+) -> None:
+    portfile = checkout / "packaging" / "macports" / "llm" / "mlxcel" / "Portfile"
+    changed = change(portfile.read_bytes())
+    portfile.write_bytes(changed)
+    distfile = checkout / "mlxcel-9.9.9.tar.gz"
+    write_sdist(distfile, b"Version: 9.9.9\n")
+    for command in (("check",), ("checksums", str(distfile))):
+        done = port(checkout, *command)
+        assert (done.returncode, part in done.stderr) == (code, True), done.stderr
+    assert portfile.read_bytes() == changed
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [("[project", "pyproject.toml: "), ("project = 1", "$.project"), ("[project]\nversion = 1", "$.project.version")],
+)
+def test_a_pyproject_of_another_form_is_refused_by_its_key(checkout: Path, text: str, part: str) -> None:
+    (checkout / "pyproject.toml").write_text(text)
+    done = port(checkout, "version")
+    assert (done.returncode, part in done.stderr) == (2, True), done.stderr

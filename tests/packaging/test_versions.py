@@ -40,6 +40,10 @@ def test_versions_are_ordered_as_macports_measured_them(sooner: str, later: str)
         ("v0.7.0-local01", "0.7.0", -1),
         ("0.10.0-local01", "0.9.0-local01", 1),
         ("0.7.0-Local01", "0.7.0-local01", -1),
+        ("9" * 5000, "8" * 5000, 1),
+        ("1" + "0" * 5000, "9" * 5000, 1),
+        ("000", "0", 0),
+        ("\u0663", "3", -1),  # C's isdigit knows ASCII only
     ],
 )
 def test_each_measured_pair(first: str, second: str, order: int) -> None:
@@ -67,7 +71,24 @@ def test_python_orders_the_wheels_as_macports_orders_the_ports() -> None:
     assert wheels == sorted(wheels)
 
 
-@pytest.mark.parametrize("text", ["0.7.0-rc1", "0.7.0-local1", "0.7.0-local01.20261019", "0.7.0p1", "", "local01"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0.7.0-rc1",
+        "0.7.0-local1",
+        "0.7.0-local01.20261019",
+        "0.7.0p1",
+        "",
+        "local01",
+        "0.7",
+        "0.7.0.1",
+        "0.7.0.20261399",
+        "0.7.0.00010101",
+        "\u0660.\u0667.\u0660",
+        "0.7.0-local\u0660\u0661",
+        "0.7.0\n",
+    ],
+)
 def test_a_version_that_would_sort_wrongly_is_refused(text: str) -> None:
     with pytest.raises(ToolError, match="no version of this port"):
         parse_version(text)

@@ -14,6 +14,7 @@ import typer
 from command.edge import Tool, print_json
 from command.errors import Outcome, usage
 from command.paper import Paper
+from command.text_file import read_text_file
 
 from .settings import LENGTHS, NO_BATCH_LENGTHS
 
@@ -150,13 +151,7 @@ def _compare(
     from .report import parse
     from .show import show_comparison
 
-    reports = []
-    for path in (first, second):
-        try:
-            reports.append(parse(path.read_text(encoding="utf-8"), source=str(path)))
-        except (OSError, UnicodeDecodeError) as error:
-            raise usage(f"{path} cannot be read: {error}") from error
-    comparison = compare(*reports)
+    comparison = compare(*(parse(read_text_file(path), source=str(path)) for path in (first, second)))
     outcome = Outcome.CHECK_FAILED if comparison.regressions else Outcome.DONE
     if as_json:
         print_json({"schema": SCHEMA, "outcome": outcome.value, **msgspec.to_builtins(comparison)})

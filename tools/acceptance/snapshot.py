@@ -11,6 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from command.errors import usage
+from command.text_file import read_text_file
+
 Fields = dict[str, Any]
 Edit = Callable[[Fields], None]
 
@@ -37,14 +40,22 @@ def copy_snapshot(model: Path, folder: Path) -> Path:
 def edit_json(folder: Path, name: str, edit: Edit) -> None:
     """Change one JSON file of a copy; made where it is missing."""
     path = folder / name
-    fields = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    fields = read_json(folder, name)
     edit(fields)
     path.write_text(json.dumps(fields, indent=2, ensure_ascii=False), encoding="utf-8")
 
 
 def read_json(folder: Path, name: str) -> Fields:
+    """A model's settings; none where the file is missing. Errors: usage for a file that is no JSON object."""
     path = folder / name
-    fields: Fields = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if not path.exists():
+        return {}
+    try:
+        fields = json.loads(read_text_file(path))
+    except ValueError as error:
+        raise usage(f"{path} is no JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise usage(f"{path} is no JSON object")
     return fields
 
 
@@ -108,7 +119,7 @@ def set_bos(folder: Path, *, token: str, adds: bool, templates: bool) -> None:
 def chat_template(folder: Path) -> str | None:
     """The snapshot's template, where it is one text."""
     if (folder / TEMPLATE).exists():
-        return (folder / TEMPLATE).read_text(encoding="utf-8")
+        return read_text_file(folder / TEMPLATE)
     template = read_json(folder, TOKENIZER_CONFIG).get("chat_template")
     return template if isinstance(template, str) else None
 

@@ -18,6 +18,7 @@ import msgspec
 from command.edge import print_json
 from command.errors import Outcome, usage
 from command.paper import Paper
+from command.text_file import read_text_file, text_of
 
 from .git import Git, open_git
 from .journal import Observer, Runs, ignore_entries
@@ -44,11 +45,12 @@ class Desk:
         Errors: usage where there is none.
         """
         if self.git.top and (self.git.top / FILE).is_file():
-            return parse_settings((self.git.top / FILE).read_text(encoding="utf-8"))
+            return parse_settings(read_text_file(self.git.top / FILE))
         for branch in ("refs/heads/local", "refs/remotes/origin/local"):
             content = self.git.file_at(branch, FILE)
             if content is not None:
-                return parse_settings(content.decode(), source=f"{branch}:{FILE}")
+                source = f"{branch}:{FILE}"
+                return parse_settings(text_of(content, source=source), source=source)
         raise usage(f"there is no {FILE} in this checkout or on the branch local", "tools/recut init")
 
     @cached_property

@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from acceptance import report as page
-from command.errors import refused, usage
+from command.errors import refused
+from command.text_file import read_text_file
 
 from .exhibits import Exhibits
 from .stack import EvidenceRow, Sha, is_sha
@@ -16,10 +17,7 @@ from .stack import EvidenceRow, Sha, is_sha
 
 def read_report(file: Path) -> page.Report:
     """Errors: usage where `file` cannot be read or is no report."""
-    try:
-        return page.parse(file.read_text(encoding="utf-8"), source=str(file))
-    except (OSError, UnicodeDecodeError) as error:
-        raise usage(f"{file} cannot be read: {error}") from error
+    return page.parse(read_text_file(file), source=str(file))
 
 
 def evidence_rows(exhibits: Exhibits, report: page.Report) -> tuple[EvidenceRow, ...]:

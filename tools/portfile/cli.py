@@ -15,6 +15,7 @@ import typer
 from command.edge import Tool, print_json
 from command.errors import Outcome, StateError, usage
 from command.paper import Paper
+from command.text_file import read_text_file
 
 NOTHING_WRITTEN = "Nothing was written."
 TOOL = Tool(
@@ -64,7 +65,7 @@ def _version(
     from .versions import parse_version
 
     if version is None:
-        parsed = read_project((find_root(context.obj) / "pyproject.toml").read_text(encoding="utf-8")).version
+        parsed = read_project(read_text_file(find_root(context.obj) / "pyproject.toml")).version
     else:
         parsed = parse_version(version)
     told = {"tag": parsed.tag, "port": parsed.port, "wheel": parsed.wheel, "distfile": parsed.sdist}
@@ -104,6 +105,8 @@ def _checksums(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the Portfile instead of writing it.")] = False,
 ) -> None:
     """Write a distfile's version and checksums, and the project's owner, into the Portfile."""
+    from patchstack.journal import write_file
+
     from .checksums import checksums_of
     from .portfile import write_block
     from .project import PORTFILE, find_root, read_project
@@ -116,13 +119,13 @@ def _checksums(
         raise usage(f"{file} is no mlxcel-VERSION.tar.gz", "tools/port sdist")
     version = parse_version(file.name.removeprefix("mlxcel-").removesuffix(".tar.gz"))
     check_distfile(file, version)
-    owner = read_project((root / "pyproject.toml").read_text(encoding="utf-8")).owner
-    old = (root / PORTFILE).read_text(encoding="utf-8")
+    owner = read_project(read_text_file(root / "pyproject.toml")).owner
+    old = read_text_file(root / PORTFILE)
     new = write_block(old, owner=owner, version=version, checksums=checksums_of(file))
     if dry_run:
         sys.stdout.write(new)
         return
-    (root / PORTFILE).write_text(new, encoding="utf-8")
+    write_file(root / PORTFILE, new.encode())
     Paper().line(f"{PORTFILE}: {version.port}" if new != old else f"{PORTFILE} says so already")
 
 
@@ -143,12 +146,12 @@ def _check(
     from .project import PORTFILE, find_root, read_project
 
     root = find_root(context.obj)
-    text = (root / PORTFILE).read_text(encoding="utf-8")
+    text = read_text_file(root / PORTFILE)
     told = Sources(
-        project=read_project((root / "pyproject.toml").read_text(encoding="utf-8")),
+        project=read_project(read_text_file(root / "pyproject.toml")),
         port=read_block(text, is_devel=False),
         devel=read_block(text, is_devel=True),
-        changelog=(root / "CHANGELOG.md").read_text(encoding="utf-8"),
+        changelog=read_text_file(root / "CHANGELOG.md"),
         program=_program_version(root),
         tag=tag,
         distfile=checksums_of(context.obj / distfile) if distfile else None,
@@ -198,11 +201,7 @@ def _crates(context: typer.Context, lock: Annotated[Path, typer.Argument(metavar
     """Print a Cargo.lock as the `cargo.crates` of a port."""
     from .crates import crates_of, render_crates
 
-    try:
-        text = (context.obj / lock).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise usage(f"{lock} cannot be read: {error}") from error
-    sys.stdout.write(render_crates(crates_of(text)))
+    sys.stdout.write(render_crates(crates_of(read_text_file(context.obj / lock))))
 
 
 def _release(

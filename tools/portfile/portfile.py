@@ -20,6 +20,12 @@ _SUMS = re.compile(
     r" +sha256 +(?P<sha256>[0-9a-f]{64}) \\\n"
     r" +size +(?P<size>\d+)$"
 )
+_WORDS = {
+    _SETUP: "github.setup OWNER mlxcel VERSION v",
+    _REVISION: "revision N",
+    _SUMS: "checksums rmd160 ... sha256 ... size ...",
+}
+_SEE = "git diff -- packaging/macports   # what was changed in it"
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,8 @@ class Block:
 
 def read_block(text: str, *, is_devel: bool) -> Block:
     """Errors: refused when the Portfile is not laid out as this tool writes it."""
+    if "\r" in text:
+        raise refused("the Portfile has carriage returns, which MacPorts does not take: end its lines with LF", _SEE)
     setup, revision, sums = (_line(pattern, text, is_devel=is_devel) for pattern in (_SETUP, _REVISION, _SUMS))
     return Block(
         owner=setup["owner"],
@@ -64,9 +72,8 @@ def write_owner(text: str, owner: str) -> str:
 def _line(pattern: re.Pattern[str], text: str, *, is_devel: bool) -> re.Match[str]:
     found = list(pattern.finditer(text))
     if len(found) != 2:
-        raise refused(
-            f"the Portfile has {len(found)} lines like {pattern.pattern!r} where the port and -devel need one each"
-        )
+        words = _WORDS[pattern]
+        raise refused(f"the Portfile has {len(found)} times '{words}'; the port and -devel need one each", _SEE)
     return found[is_devel]
 
 

@@ -6,7 +6,8 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from command.errors import usage
 
@@ -35,6 +36,16 @@ class Project:
         return self.owner != UNKNOWN_OWNER
 
 
+class _ProjectTable(msgspec.Struct):
+    version: str
+    urls: dict[str, str] = {}
+    dependencies: list[str] = []
+
+
+class _Pyproject(msgspec.Struct):
+    project: _ProjectTable
+
+
 def find_root(folder: Path) -> Path:
     """The checkout that `folder` lies in. Errors: usage outside one."""
     for root in (folder, *folder.parents):
@@ -45,13 +56,12 @@ def find_root(folder: Path) -> Path:
 
 def read_project(text: str) -> Project:
     """Errors: usage, naming the key."""
-    told: dict[str, Any] = tomllib.loads(text).get("project", {})
-    source = told.get("urls", {}).get("Source", "")
+    try:
+        told = msgspec.convert(tomllib.loads(text), _Pyproject).project
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise usage(f"pyproject.toml: {error}") from error
+    source = told.urls.get("Source", "")
     found = _SOURCE.fullmatch(source)
     if found is None:
         raise usage(f"pyproject.toml: project.urls Source = {source!r} is not https://github.com/<owner>/mlxcel")
-    return Project(
-        version=parse_version(str(told.get("version"))),
-        owner=found["owner"],
-        requirements=tuple(told.get("dependencies", ())),
-    )
+    return Project(version=parse_version(told.version), owner=found["owner"], requirements=tuple(told.dependencies))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from command.errors import Outcome, StateError, refused
+from command.text_file import read_text_file
 from patchstack.git import open_git
 from patchstack.remote import push, push_url
 from patchstack.settings import FILE as RECUT_FILE
@@ -65,7 +66,7 @@ def commit_portfile(root: Path, planned: Planned) -> str:
 
     Errors: StateError where local has moved meanwhile.
     """
-    settings = parse_settings((root / RECUT_FILE).read_text(encoding="utf-8"))
+    settings = parse_settings(read_text_file(root / RECUT_FILE))
     local = _fetch_local(root)
     with tempfile.TemporaryDirectory(prefix="mlxcel-port-") as scratch:
         repository, folder = open_git(root, os.environ), Path(scratch).resolve() / "tree"
@@ -121,7 +122,7 @@ def _reasons(
 
 
 def _fetch_local(root: Path) -> str:
-    settings = parse_settings((root / RECUT_FILE).read_text(encoding="utf-8"))
+    settings = parse_settings(read_text_file(root / RECUT_FILE))
     git(root, "fetch", "--quiet", settings.fork.remote, f"refs/heads/{settings.fork.local}")
     return git(root, "rev-parse", "FETCH_HEAD").strip()
 

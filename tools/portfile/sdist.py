@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from command.errors import Outcome, StateError, refused
+from patchstack.journal import write_file
 
 from .checksums import Checksums, checksums_of
 from .repository import git
@@ -47,9 +48,8 @@ def build_distfile(root: Path, revision: str, version: Version, out: Path, *, bu
         metadata = _metadata_version(builds[0])
         if metadata != built_as.wheel:
             raise refused(f"the sdist of {commit[:12]} calls itself {metadata}, not {built_as.wheel}")
-        out.mkdir(parents=True, exist_ok=True)
         file = out / version.sdist
-        file.write_bytes(first)
+        write_file(file, first)
     return Distfile(file, commit, checksums_of(file), metadata)
 
 

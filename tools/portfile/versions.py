@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import date
 
 from command.errors import usage
 
-_FORM = re.compile(r"(?P<base>\d+(?:\.\d+)*)(?:-local(?P<local>\d{2,}))?")
-_DATE = re.compile(r"\d+(?:\.\d+)*\.(?:19|20)\d{6}")
-_SEGMENT = re.compile(r"\d+|[A-Za-z]+")
+_FORM = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:-local[0-9]{2,}|\.(?P<date>[0-9]{8}))?")
+_SEGMENT = re.compile(r"[0-9]+|[A-Za-z]+")
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class Version:
     @property
     def is_devel(self) -> bool:
         """Upstream at a date, without local patches."""
-        return _DATE.fullmatch(self.port) is not None
+        found = _FORM.fullmatch(self.port)
+        return found is not None and found["date"] is not None
 
     @property
     def sdist(self) -> str:
@@ -45,10 +46,11 @@ class Version:
 def parse_version(text: str) -> Version:
     """A version in any of its spellings. Errors: usage, naming what MacPorts or Python would sort wrongly."""
     plain = text.removeprefix("v").replace("+local", "-local")
-    if not _FORM.fullmatch(plain):
+    found = _FORM.fullmatch(plain)
+    if not found or (found["date"] and not _is_date(found["date"])):
         raise usage(
             f"{text!r} is no version of this port: the forms are 0.7.0, 0.7.0-local01 (two digits or more) and "
-            "0.7.0.20261019. Others, a release candidate or a fourth component, would sort above every -localNN"
+            "0.7.0.20261019, a date. Others, a release candidate or a fourth component, would sort above every -localNN"
         )
     return Version(plain)
 
@@ -63,7 +65,23 @@ def vercmp(first: str, second: str) -> int:
     for one, other in zip(ours, theirs, strict=False):
         if one.isdigit() != other.isdigit():
             return 1 if one.isdigit() else -1
-        a, b = (int(one), int(other)) if one.isdigit() else (one, other)
+        a, b = _rank(one), _rank(other)
         if a != b:
             return 1 if a > b else -1
     return (len(ours) > len(theirs)) - (len(ours) < len(theirs))
+
+
+def _rank(segment: str) -> tuple[int, str]:
+    """Orders two numbers by value, of any length, and two words by their letters' codes."""
+    if not segment.isdigit():
+        return 0, segment
+    digits = segment.lstrip("0")
+    return len(digits), digits
+
+
+def _is_date(digits: str) -> bool:
+    try:
+        date(int(digits[:4]), int(digits[4:6]), int(digits[6:]))
+    except ValueError:
+        return False
+    return digits >= "19"
