@@ -46,7 +46,8 @@ async def served(url: str, body: dict[str, Any], *, n_clients: int, run_s: float
             elif reply.status != 503 or not reply.headers.get("retry-after", "").isdecimal():
                 faults.append(f"{reply.status} {reply.headers} {reply.body[:200]!r}")
             else:
-                await asyncio.sleep(int(reply.headers["retry-after"]))
+                rest_s = ends_s - time.monotonic()
+                await asyncio.sleep(min(int(reply.headers["retry-after"]), max(rest_s, 0)))
         client.close()
 
     await asyncio.gather(*(ask_on() for _ in range(n_clients)))

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from command.errors import ToolError
+from command.errors import InputError, ToolError
 from portfile.crates import crates_of
+from portfile.evaluation import evaluate
 from tests.packaging.conftest import ROOT
 
 
@@ -133,11 +134,11 @@ def test_a_distfile_that_is_cut_short_or_of_another_version_is_not_written_into_
     assert b"9.9.9" in portfile.read_bytes()
 
 
-def test_a_portfile_that_never_ends_is_refused(checkout: Path) -> None:
-    portfile = checkout / "packaging" / "macports" / "llm" / "mlxcel" / "Portfile"
-    portfile.write_text(portfile.read_text() + "while 1 {}\n")
-    done = port(checkout, "render")
-    assert (done.returncode, "does it end?" in done.stderr) == (2, True), done.stderr
+def test_a_portfile_that_never_ends_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("portfile.evaluation.EVALUATION_S", 0.5)
+    (tmp_path / "Portfile").write_text("while 1 {}\n")
+    with pytest.raises(InputError, match=r"Portfile is still being evaluated after 0.5 s: does it end\?"):
+        evaluate(tmp_path / "Portfile", subport="mlxcel")
 
 
 @pytest.mark.parametrize(
